@@ -57,10 +57,11 @@ check: lint ## Format, lint, types, import arrows, fast tests
 
 # One process: on two cores a second one spends as long on imports as it saves (ARGS="-n 4" where there are more). The files left out
 # play through years of time or fill stores with thousands of rows.
-SLOWER := unit/domain/test_limiter unit/domain/test_schedule unit/domain/test_windows contract/test_many_lanes contract/test_retry_priority
+PURE := $(addprefix tests/,values jobs resilience diagnosis health outbox/test_outbox.py)
+SLOWER := resilience/test_limiter jobs/test_schedule resilience/test_windows contract/test_many_lanes contract/test_retry_priority
 quick: setup ## The loop while you write: pure parts, and the contract on memory and SQLite, in seconds
 	@$(BIN)/pytest -q -n 0 --hypothesis-profile=quick -m "not slow and not service and not nightly and not postgres" \
-		$(SLOWER:%=--ignore=tests/%.py) tests/unit/domain tests/contract $(ARGS)
+		$(SLOWER:%=--ignore=tests/%.py) $(PURE) tests/contract $(ARGS)
 
 bench: setup ## Measure speed; figures go to the terminal
 	@test -e benchmarks/__main__.py || { echo "bench: benchmarks/__main__.py is not there yet" >&2; exit 1; }

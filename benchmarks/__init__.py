@@ -1,1 +1,1 @@
-"""Speed, measured beside hand-written floors and other queues: `python -m benchmarks --help`."""
+"""Benchmarks of Holdfast against hand-written floors and other queues: `python -m benchmarks --help`."""

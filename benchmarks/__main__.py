@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print, and write the page. `make bench ARGS="--quick"` is the same."""
+"""`python -m benchmarks`: measure, print, and write the page. `make bench ARGS="--quick"` runs it too."""
 
 from __future__ import annotations
 
@@ -24,19 +24,26 @@ TRIAL_SECONDS = 0.7
 
 
 def options() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
-    parser.add_argument("--seconds", type=float, default=1.2, help="about how long a cell runs (1.2)")
+    parser.add_argument("--seconds", type=float, default=1.2, help="the approximate length of a cell (1.2)")
     parser.add_argument("--scenarios", default=",".join(EVERY), help=f"some of {','.join(EVERY)}")
-    parser.add_argument("--peers", help="only these queues beside Holdfast and the floors; '' for none")
     parser.add_argument(
-        "--quick", action="store_true", help="one short round; for trying the harness, not for figures"
+        "--peers", help="only these queues in addition to Holdfast and the floors; '' for none"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one short round, to try the harness; its figures are noise"
     )
     parser.add_argument(
         "--write-docs", action="store_true", help="keep the cells and write docs/explanation/speed.*"
     )
     parser.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="report these cells; measure nothing"
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="report the cells in FILE instead of measuring",
     )
     chosen_options = parser.parse_args()
     if unknown := set(chosen_options.scenarios.split(",")) - set(EVERY):
@@ -45,15 +52,15 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    asked = options()
+    arguments = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    if asked.source:
-        results = json.loads(asked.source.read_text())
+    if arguments.source:
+        results = json.loads(arguments.source.read_text())
     else:
-        results = Run(asked).measure()
+        results = Run(arguments).measure()
     print()
     print(report.as_text(results))
-    if asked.write_docs:
+    if arguments.write_docs:
         report.RESULTS.write_text(_as_json(results))
         page.PAGE.write_text(page.render(results))
         plot.PLOT.write_text(plot.render(results))
@@ -64,28 +71,31 @@ def main() -> int:
 
 
 class Run:
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self.rounds = 1 if asked.quick else asked.rounds
-        self.scenarios = [name for name in EVERY if name in asked.scenarios.split(",")]
-        self.plan = Plan(seconds=asked.seconds)
-        if asked.quick:
+    """One run: its settings, the subjects that could be installed, and the cells measured so far."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.rounds = 1 if arguments.quick else arguments.rounds
+        self.scenarios = [name for name in EVERY if name in arguments.scenarios.split(",")]
+        self.plan = Plan(seconds=arguments.seconds)
+        if arguments.quick:
             self.plan = Plan(seconds=0.7, held=10, window=5, idle=4, pulses=80, backlog=100_000)
-        self.quick = asked.quick
+        self.quick = arguments.quick
         self.subjects: list[Subject] = []
         self.missing: dict[str, str] = {}
-        for subject in chosen(asked.peers, fast=asked.quick):
+        for subject in chosen(arguments.peers, fast=arguments.quick):
             try:
                 python_of(subject)
                 self.subjects.append(subject)
             except CannotInstall as error:
                 self.missing[subject.name] = str(error)
-                print(f"{subject.name}: not measured, for it could not be installed: {error}")
+                print(f"{subject.name}: not measured, because it could not be installed: {error}")
         LOCAL.mkdir(parents=True, exist_ok=True)
         self.file = LOCAL / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-        self.began = time.monotonic()
+        self.started = time.monotonic()
         self.results: dict[str, Any] = {"about": {}, "cells": []}
 
     def measure(self) -> dict[str, Any]:
+        """Measure all cells, and return the results. They are saved after each cell."""
         with Arena() as arena:
             self.results["about"] = self._about(arena)
             if not self.quick:
@@ -93,12 +103,15 @@ class Run:
             for number in range(1, self.rounds + 1):
                 for scenario in self.scenarios:
                     self._scenario(arena, scenario, number)
-        self.results["about"]["minutes"] = round((time.monotonic() - self.began) / 60, 1)
+        self.results["about"]["minutes"] = round((time.monotonic() - self.started) / 60, 1)
         self._save()
         return self.results
 
     def _trial(self, arena: Arena) -> None:
-        """Round 0: every size of worker, short. The best one is used from here on, and these cells count no more."""
+        """Round 0: measure each worker size briefly, and use the best one from then on.
+
+        Its cells do not count.
+        """
         trial = Plan(seconds=min(TRIAL_SECONDS, self.plan.seconds))
         for subject in self.subjects:
             for size in subject.sizes:
@@ -121,34 +134,35 @@ class Run:
         arena.server.execute("CHECKPOINT")
         if scenario in TOGETHER:
             load = _load()
-            for name, found in TOGETHER[scenario](arena, subjects, self.plan).items():
-                self._keep(name, scenario, number, load, found)
+            for name, figures in TOGETHER[scenario](arena, subjects, self.plan).items():
+                self._keep(name, scenario, number, load, figures)
             return
         for subject in subjects:
-            found = self._cell(arena, subject, scenario, number, self.plan)
-            if (
-                scenario in RACES and "rate" in found
-            ):  # the next cell shall take its time, neither more nor less
-                self.plan.rates[subject.name, scenario] = found["rate"]
+            figures = self._cell(arena, subject, scenario, number, self.plan)
+            if scenario in RACES and "rate" in figures:  # gives the next cell the right number of jobs
+                self.plan.rates[subject.name, scenario] = figures["rate"]
 
     def _cell(self, arena: Arena, subject: Subject, scenario: str, number: int, plan: Plan) -> Figures:
         load = _load()
         try:
-            found = ALONE[scenario](arena, subject, plan)
+            figures = ALONE[scenario](arena, subject, plan)
         except CellFailed as error:
-            found = {"error": str(error)}
+            figures = {"error": str(error)}
             if (broken := arena.clients.pop(subject.name, None)) is not None:
-                broken.end()  # it may be in any state; the next cell gets another one
-        self._keep(subject.name, scenario, number, load, found)
-        return found
+                broken.end()  # its state is unknown; the next cell starts a new client
+        self._keep(subject.name, scenario, number, load, figures)
+        return figures
 
-    def _keep(self, subject: str, scenario: str, number: int, load: float, found: Figures) -> None:
-        figures = {name: report.rounded(value) for name, value in found.items()}
+    def _keep(self, subject: str, scenario: str, number: int, load: float, figures: Figures) -> None:
+        """Add a cell to the results, print it, and save them."""
+        figures = {name: report.rounded(value) for name, value in figures.items()}
         self.results["cells"].append(
             {"subject": subject, "scenario": scenario, "round": number, "load": load, **figures}
         )
-        told = " ".join(f"{name}={value}" for name, value in figures.items())
-        print(f"{time.monotonic() - self.began:5.0f} s  {number} {scenario:9}{subject:16}{told}", flush=True)
+        text = " ".join(f"{name}={value}" for name, value in figures.items())
+        print(
+            f"{time.monotonic() - self.started:5.0f} s  {number} {scenario:9}{subject:16}{text}", flush=True
+        )
         self._save()
 
     def _save(self) -> None:
@@ -176,7 +190,7 @@ def _load() -> float:
 
 
 def _as_json(results: dict[str, Any]) -> str:
-    """One cell a line: small, and a change reads well."""
+    """Return the results as JSON with one cell a line, so that diffs are readable."""
     about = json.dumps(results["about"])
     cells = ",\n".join(f"  {json.dumps(cell)}" for cell in results["cells"])
     return f'{{"about": {about},\n "cells": [\n{cells}\n]}}\n'

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.ageing sqlite`, `… postgres`: how fast a worker is in a new database, and in an old one.
+"""`python -m benchmarks.ageing sqlite`, `… postgres`: measure a worker in a new and in an old database.
 
-The same jobs are drained on an empty database and beside a million that are there already, nearly all finished (as in
-`benchmarks.lists`). With `--minutes 60` beside those of an hour of work instead: a producer, a worker, every tenth job failing
-once, and the finished ones removed after a minute. Rounds alternate; each figure is their median.
+The same jobs are drained in an empty database, and in one with a million jobs, nearly all finished (as in
+`benchmarks.lists`). With `--minutes 60` the old database has seen an hour of work instead: a producer, a
+worker, every tenth job failing once, and finished jobs removed after a minute. Rounds alternate; each figure
+is their median.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from holdfast.wiring import SystemClock, SystemThreads, make_store
 
 @dataclass(frozen=True, slots=True)
 class Round:
+    """The figures of one drain."""
+
     per_second: float
-    cpu_us: float  #: of this process, for one job
+    cpu_us: float  #: of this process, per job
 
 
 async def work_for(url: str, minutes: float, rate: int) -> int:
-    """Enqueue and run *rate* jobs a second for so long; how many there were."""
+    """Enqueue and run *rate* jobs a second for *minutes*, and return their number."""
     app = Holdfast(url, retention=Retention(jobs="1m", events="2m"))
 
     @app.task(name="lived", queue="lived", retry=Retry(3, base="100ms"))
     async def now_and_then(number: int) -> None:
         if number % 10 == 0 and current_job().attempt == 1:
-            raise ConnectionError("away for once")
+            raise ConnectionError("unavailable once")
 
     async with app:
         worker = asyncio.create_task(app.run_worker(queues=["lived"], concurrency=50))
@@ -48,6 +51,7 @@ async def work_for(url: str, minutes: float, rate: int) -> int:
 
 
 async def drain(url: str, jobs: int) -> Round:
+    """Enqueue *jobs* jobs that do nothing, and measure how a worker runs them."""
     app = Holdfast(url)
 
     @app.task(name="ageing", queue="ageing")
@@ -62,12 +66,14 @@ async def drain(url: str, jobs: int) -> Round:
 
 
 def median(done: list[Round]) -> Round:
+    """Return the median of each figure."""
     return Round(
         statistics.median(one.per_second for one in done), statistics.median(one.cpu_us for one in done)
     )
 
 
 async def grow(url: str, count: int) -> None:
+    """Create the schema, and fill the store with *count* jobs."""
     store = make_store(url, SystemClock(), SystemThreads())
     await store.migrate()
     await store.open()
@@ -78,38 +84,40 @@ async def grow(url: str, count: int) -> None:
 def compare(
     kind: str, count: int, jobs: int, rounds: int, minutes: float | None = None, rate: int = 500
 ) -> tuple[Round, Round, str]:
-    """Return the median round in an empty database and in an old one, and what the old one has behind it."""
+    """Return the median rounds in an empty and in an old database, and a description of the old one."""
     with database(kind) as (empty, _), database(kind) as (old, age):
         asyncio.run(grow(empty, 0))
         if minutes:
             asyncio.run(grow(old, 0))
-            past = f"after {minutes:g} minutes, {asyncio.run(work_for(old, minutes, rate)):,} jobs"
+            history = f"after {minutes:g} minutes, {asyncio.run(work_for(old, minutes, rate)):,} jobs"
         else:
             asyncio.run(grow(old, count))
             age(count)
-            past = f"among {count:,} jobs"
-        found: dict[str, list[Round]] = {empty: [], old: []}
-        for _ in range(rounds):  # in turn: whatever else the machine does, it does to both
-            for url, done in found.items():
+            history = f"among {count:,} jobs"
+        rounds_of: dict[str, list[Round]] = {empty: [], old: []}
+        for _ in range(rounds):  # in turn, so that other load on the machine affects both
+            for url, done in rounds_of.items():
                 done.append(asyncio.run(drain(url, jobs)))
-    return median(found[empty]), median(found[old]), past
+    return median(rounds_of[empty]), median(rounds_of[old]), history
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["sqlite", "postgres"])
-    parser.add_argument("--count", type=int, default=1_000_000, help="jobs that are there already")
+    parser.add_argument("--count", type=int, default=1_000_000, help="jobs in the old database")
     parser.add_argument("--jobs", type=int, default=30_000, help="jobs of one round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, help="of work before, instead of those jobs")
-    parser.add_argument("--rate", type=int, default=500, help="jobs a second of that work")
+    parser.add_argument(
+        "--minutes", type=float, help="work for this long in the old database, instead of filling it"
+    )
+    parser.add_argument("--rate", type=int, default=500, help="jobs a second of this work")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    new, aged, past = compare(
+    new, aged, history = compare(
         options.kind, options.count, options.jobs, options.rounds, options.minutes, options.rate
     )
     print(f"new:  {new.per_second:8,.0f} jobs/s, {new.cpu_us:6.0f} µs of CPU a job")
-    print(f"old:  {aged.per_second:8,.0f} jobs/s, {aged.cpu_us:6.0f} µs of CPU a job ({past})")
+    print(f"old:  {aged.per_second:8,.0f} jobs/s, {aged.cpu_us:6.0f} µs of CPU a job ({history})")
     print(f"{aged.per_second / new.per_second:.2f} × as fast, {aged.cpu_us / new.cpu_us:.2f} × the CPU")
 
 

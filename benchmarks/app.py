@@ -1,6 +1,7 @@
 """The app that the benchmark's Holdfast workers run: `python -m holdfast worker benchmarks.app:app`.
 
-Everything as it comes, but that a failed attempt is tried again at once. The database is HOLDFAST_DATABASE_URL.
+It has default settings, except that a failed attempt is retried at once. The database is
+HOLDFAST_DATABASE_URL.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ AT_ONCE = Retry(3, base="0s", jitter="none")
 
 
 class Once(Exception):
-    """What `fail` raises on its first attempt."""
+    """The error that `fail` raises on its first attempt."""
 
 
 def make() -> Holdfast:
+    """Return an app with the tasks of the benchmark."""
     app = Holdfast()
 
     @app.task

@@ -1,4 +1,4 @@
-"""Where the subjects meet: one private PostgreSQL, one folder, a client process for each, and workers for a while."""
+"""The environment of a run: a private PostgreSQL, a folder, a client for each subject, and workers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from benchmarks import proc
 from benchmarks.environments import ROOT, python_of
 from benchmarks.marks import MARKS, marked
 from benchmarks.subjects import Subject
-from tests.services import keeper
-from tests.services.postgres import Postgres
+from devservices import keeper
+from devservices.postgres import Postgres
 
 SETTINGS = (
     "shared_buffers=1GB",
     "max_wal_size=4GB",
-    "checkpoint_timeout=1h",  # one is made before each scenario instead
+    "checkpoint_timeout=1h",  # each scenario starts with a checkpoint instead
     "max_connections=200",
     "fsync=on",
     "synchronous_commit=on",
 )
-CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-EMPTY = """
+END_CONNECTIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+DROP_SCHEMAS = """
 DO $$ DECLARE name text; BEGIN
     FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
         EXECUTE format('DROP SCHEMA %I CASCADE', name);
@@ -40,15 +40,17 @@ DO $$ DECLARE name text; BEGIN
     CREATE SCHEMA public;
 END $$
 """
-PATIENCE = 20.0
+START_SECONDS = 20.0
 Worker = subprocess.Popen[bytes]
 
 
 class CellFailed(Exception):
-    """Why a cell has no figures."""
+    """A cell has no figures; the message says why."""
 
 
 class Arena:
+    """Creates stores, clients and workers for subjects, and removes them at the end."""
+
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
         keeper.watch_folder(self.folder)
@@ -67,26 +69,29 @@ class Arena:
         self._stack.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # --- a subject's place
+    # --- a subject's store
 
     def url(self, subject: Subject) -> str:
-        """A DSN, or the path of a file."""
+        """Return the DSN of the subject's database, or the path of its file."""
         if subject.store == "postgres":
             return self.server.url(self.database(subject))
         return str(self.folder / f"{subject.name}.db")
 
     def database(self, subject: Subject) -> str:
+        """Return the name of the subject's database."""
         return f"bench_{subject.name}"
 
     def marks(self, subject: Subject) -> Path:
+        """Return the file to which the subject's jobs write their marks."""
         return self.folder / f"{subject.name}.marks"
 
     def log(self, subject: Subject) -> Path:
+        """Return the file with the output of the subject's processes."""
         return self.folder / f"{subject.name}.log"
 
     @contextlib.contextmanager
     def place(self, subject: Subject) -> Iterator[Client]:
-        """An empty store with the subject's tables, removed at the end, so that nothing of it burdens the next."""
+        """Yield a client for an empty store with the subject's tables, which is emptied again at the end."""
         if subject.store == "postgres" and subject.name not in self._databases:
             self.server.create_database(self.database(subject))
             self._databases.add(subject.name)
@@ -99,15 +104,16 @@ class Arena:
             self._remove(subject)
 
     def _remove(self, subject: Subject) -> None:
-        """Dropping the database would be simpler, but waits for a checkpoint."""
+        """Empty the subject's store. Dropping the database would be simpler, but waits for a checkpoint."""
         if subject.store == "postgres":
             with psycopg.connect(self.url(subject), autocommit=True) as connection:
-                connection.execute(CUT)
-                connection.execute(EMPTY)
-        for left in (*self.folder.glob(f"{subject.name}.db*"), self.marks(subject)):
-            left.unlink(missing_ok=True)
+                connection.execute(END_CONNECTIONS)
+                connection.execute(DROP_SCHEMAS)
+        for path in (*self.folder.glob(f"{subject.name}.db*"), self.marks(subject)):
+            path.unlink(missing_ok=True)
 
     def client(self, subject: Subject) -> Client:
+        """Return the subject's client, which is started at the first call."""
         if subject.name not in self.clients:
             self.clients[subject.name] = Client(
                 [python_of(subject), "-m", "benchmarks.client", subject.adapter],
@@ -117,6 +123,7 @@ class Arena:
         return self.clients[subject.name]
 
     def environment(self, subject: Subject) -> dict[str, str]:
+        """Return the environment variables of the subject's processes."""
         url = self.url(subject)
         return {
             **os.environ,
@@ -131,6 +138,7 @@ class Arena:
 
     @contextlib.contextmanager
     def workers(self, subject: Subject, size: int, count: int = 1) -> Iterator[list[Worker]]:
+        """Run *count* worker processes of this size."""
         own = subject.worker or ("-m", "benchmarks.client", subject.adapter, "worker", "{size}")
         command = [python_of(subject), *(part.replace("{size}", str(size)) for part in own)]
         started: list[Worker] = []
@@ -151,24 +159,30 @@ class Arena:
             yield started
 
     def wait_for_first(self, subject: Subject, workers: list[Worker]) -> None:
-        self.wait_for_marks(subject, 1, workers, time.monotonic() + PATIENCE)
+        """Wait until the first job runs. Raises `CellFailed` when none does within 20 seconds."""
+        self.wait_for_marks(subject, 1, workers, time.monotonic() + START_SECONDS)
         if not marked(str(self.marks(subject))):
-            raise CellFailed(f"no job began: {self.last_words(subject)}")
+            raise CellFailed(f"no job started: {self.last_output(subject)}")
 
     def wait_for_marks(self, subject: Subject, count: int, workers: list[Worker], until: float) -> None:
-        """Until so many bytes are written, or *until* on the monotonic clock has come."""
+        """Wait until *count* bytes of marks are written, or until the monotonic time *until*.
+
+        Raises `CellFailed` when all workers have ended.
+        """
         path = str(self.marks(subject))
         while marked(path) < count and time.monotonic() < until:
             if all(worker.poll() is not None for worker in workers):
-                raise CellFailed(f"the worker ended: {self.last_words(subject)}")
+                raise CellFailed(f"the worker ended: {self.last_output(subject)}")
             time.sleep(0.002 if count == 1 else 0.01)
 
-    def last_words(self, subject: Subject) -> str:
+    def last_output(self, subject: Subject) -> str:
+        """Return the last line of the subject's log."""
         lines = self.log(subject).read_text(errors="replace").strip().splitlines()
-        return lines[-1][:200] if lines else "it said nothing"
+        return lines[-1][:200] if lines else "it printed nothing"
 
     @contextlib.contextmanager
     def counting(self, subject: Subject, put: int) -> Iterator[Counter]:
+        """Yield a counter of unfinished jobs, of *put* that were enqueued."""
         with contextlib.ExitStack() as stack:
             if subject.store == "postgres":
                 yield Counter(
@@ -179,9 +193,11 @@ class Arena:
                 yield Counter(stack.enter_context(contextlib.closing(connection)), subject, put)
 
     def server_cpu(self, subject: Subject) -> float:
+        """Return the CPU seconds of the database server so far; 0 for SQLite."""
         return proc.cpu_of_tree(self.server.pid) if subject.store == "postgres" else 0.0
 
     def wal(self) -> int:
+        """Return the position in PostgreSQL's write-ahead log, in bytes."""
         with psycopg.connect(self.server.dsn, autocommit=True) as connection:
             row = connection.execute(
                 "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
@@ -191,17 +207,18 @@ class Arena:
 
 
 class Counter:
-    """Asks the store itself what is unfinished."""
+    """Counts the unfinished jobs in the store."""
 
     def __init__(self, connection: Any, subject: Subject, put: int) -> None:
         self._connection, self._statement = connection, subject.unfinished.replace("{put}", str(put))
 
     def unfinished(self) -> int:
+        """Return the number of unfinished jobs."""
         return int(self._connection.execute(self._statement).fetchone()[0])
 
 
 class Client:
-    """A process in the subject's own environment that does what it is told; see client.py."""
+    """A process in the subject's own environment that runs commands; see client.py."""
 
     def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
         with log.open("ab") as errors:
@@ -217,7 +234,8 @@ class Client:
             )
         keeper.watch(self._process.pid)
 
-    def tell(self, command: str, **arguments: object) -> None:
+    def send(self, command: str, **arguments: object) -> None:
+        """Send a command, without waiting for its answer."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
@@ -225,6 +243,7 @@ class Client:
             raise CellFailed("the client has ended") from None
 
     def answer(self) -> dict[str, Any]:
+        """Wait for the answer to the command. Raises `CellFailed` when it failed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the client has ended"}
@@ -233,7 +252,8 @@ class Client:
         return answer
 
     def call(self, command: str, **arguments: object) -> dict[str, Any]:
-        self.tell(command, **arguments)
+        """Send a command and return its answer. Raises `CellFailed` when it failed."""
+        self.send(command, **arguments)
         return self.answer()
 
     @property
@@ -241,6 +261,7 @@ class Client:
         return self._process.poll() is None
 
     def end(self) -> None:
+        """Kill the process and its children."""
         _end(self._process)
 
 

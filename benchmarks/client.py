@@ -1,7 +1,8 @@
-"""One queue's side of the benchmark, in that queue's own environment. Standard library and the queue only.
+"""The process on one queue's side, in that queue's environment. Uses the standard library and the queue only.
 
-python -m benchmarks.client ADAPTER             reads commands, one JSON object a line, and answers each with one
-python -m benchmarks.client ADAPTER worker N    is a worker of size N, for queues that bring no command for it
+python -m benchmarks.client ADAPTER             reads commands, one JSON object a line, and answers each with
+one python -m benchmarks.client ADAPTER worker N    runs a worker of size N, for queues without a command of
+their own
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ WARM_UP = 20
 
 
 class Commands:
+    """The commands, each a method that returns its answer."""
+
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
 
     @contextlib.asynccontextmanager
     async def opened(self) -> Any:
+        """Yield the adapter, connected to its store."""
         await self.adapter.open()
         try:
             yield self.adapter
@@ -37,66 +41,73 @@ class Commands:
             await self.adapter.close()
 
     async def facts(self) -> Answer:
+        """Return whether the queue has a bulk call and supports concurrent callers."""
         return {"bulk": self.adapter.batch > 0, "callers": self.adapter.callers}
 
     async def install(self) -> Answer:
+        """Create the queue's tables."""
         await self.adapter.install()
         return {}
 
     async def single(self, seconds: float) -> Answer:
-        """One caller, one job a call."""
+        """Enqueue single jobs from one caller for *seconds*, and return their rate."""
         async with self.opened() as queue:
             for value in range(WARM_UP):
                 await queue.put("noop", value)
-            busy, began, count = time.process_time(), time.perf_counter(), 0
-            while time.perf_counter() - began < seconds:
+            cpu, started, count = time.process_time(), time.perf_counter(), 0
+            while time.perf_counter() - started < seconds:
                 await queue.put("noop", count)
                 count += 1
-            return _rate(count, began) | {"client_us": (time.process_time() - busy) / count * 1e6}
+            return _rate(count, started) | {"client_us": (time.process_time() - cpu) / count * 1e6}
 
     def single_sync(self, seconds: float) -> Answer:
-        """The same from code without an event loop."""
+        """Enqueue single jobs from code without an event loop, and return their rate."""
         put = self.adapter.sync_put()
         for value in range(WARM_UP):
             put("noop", value)
-        began, count = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds:
+        started, count = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
             put("noop", count)
             count += 1
-        return _rate(count, began)
+        return _rate(count, started)
 
     async def callers(self, seconds: float, callers: int) -> Answer:
-        """Many callers at once, each answered after its own commit before it calls again."""
+        """Enqueue single jobs from concurrent callers, and return their rate.
+
+        Each caller waits for its commit before it calls again.
+        """
         count = 0
 
         async def caller() -> None:
             nonlocal count
-            while time.perf_counter() - began < seconds:
+            while time.perf_counter() - started < seconds:
                 await queue.put_among("noop", count)
                 count += 1
 
         async with self.opened() as queue:
             await queue.put_among("noop", 0)
-            began = time.perf_counter()
+            started = time.perf_counter()
             await asyncio.gather(*[caller() for _ in range(callers)])
-            return _rate(count, began)
+            return _rate(count, started)
 
     async def fill(self, task: str, count: int, batch: int = 0) -> Answer:
+        """Enqueue *count* jobs in bulk, and return their rate."""
         batch = batch or self.adapter.batch or 50
         async with self.opened() as queue:
-            began = time.perf_counter()
+            started = time.perf_counter()
             for start in range(0, count, batch):
                 await queue.put_many(task, range(start, min(start + batch, count)))
-            return _rate(count, began)
+            return _rate(count, started)
 
     async def future(self, count: int) -> Answer:
+        """Enqueue *count* jobs that are due in a day, and return their rate."""
         async with self.opened() as queue:
-            began = time.perf_counter()
+            started = time.perf_counter()
             await queue.put_future(count)
-            return _rate(count, began)
+            return _rate(count, started)
 
     async def latency(self, count: int, gap: float, warm_up: int) -> Answer:
-        """A job every *gap* seconds; its body says how late it began."""
+        """Enqueue a job every *gap* seconds, which marks how late it started."""
         async with self.opened() as queue:
             await queue.put("late", time.time())
             while not marked():  # noqa: ASYNC110 - another process writes it
@@ -110,12 +121,13 @@ class Commands:
         return {}
 
     async def one(self) -> Answer:
+        """Enqueue one job."""
         async with self.opened() as queue:
             await queue.put("late", time.time())
         return {}
 
     async def produce(self, seconds: float, batch: int, backlog: int) -> Answer:
-        """Keep about *backlog* jobs waiting, by what the bodies have marked."""
+        """Enqueue jobs for *seconds*, so that about *backlog* of them wait, judged by the marks."""
         count, end = 0, time.monotonic() + seconds
         async with self.opened() as queue:
             while time.monotonic() < end:
@@ -127,18 +139,19 @@ class Commands:
         return {"count": count}
 
 
-def _rate(count: int, began: float) -> Answer:
-    return {"n": count, "rate": count / (time.perf_counter() - began)}
+def _rate(count: int, started: float) -> Answer:
+    return {"n": count, "rate": count / (time.perf_counter() - started)}
 
 
 def serve(commands: Commands) -> None:
+    """Run the commands from stdin, and write their answers to stdout."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a queue prints must not stand between the answers
+    os.dup2(2, 1)  # sends what a queue prints to stderr, away from the answers
     for line in sys.stdin:
-        asked = json.loads(line)
+        command = json.loads(line)
         try:
-            said = getattr(commands, asked.pop("do"))(**asked)
-            answer = asyncio.run(said) if inspect.iscoroutine(said) else said
+            outcome = getattr(commands, command.pop("do"))(**command)
+            answer = asyncio.run(outcome) if inspect.iscoroutine(outcome) else outcome
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:300]}
@@ -149,9 +162,9 @@ def main() -> None:
     module = importlib.import_module(f"benchmarks.adapters.{sys.argv[1]}")
     adapter = module.Queue(os.environ["BENCH_URL"])
     if sys.argv[2:3] == ["worker"]:
-        running = adapter.worker(int(sys.argv[3]))
-        if inspect.iscoroutine(running):
-            asyncio.run(running)
+        worker = adapter.worker(int(sys.argv[3]))
+        if inspect.iscoroutine(worker):
+            asyncio.run(worker)
     else:
         serve(Commands(adapter))
 

@@ -1,10 +1,12 @@
-"""What the converter costs over calling its gateway directly, and what an outage costs: `python -m benchmarks.converter`.
+"""`python -m benchmarks.converter`: measure the converter's overhead, and the cost of an outage.
 
-Two figures, each in one run on one machine. *throughput*: two workers convert N one-page PDFs that are queued already, against the
-same PDFs sent straight to the gateway with the same concurrency; and the processor time of both, which hardly depends on what else
-the machine does. Where all cores are busy, its ratio is that of the rates. Either way a few files go before those that count: what a
-process does once, when it is new, is not the price of a file. *outage*: the gateway answers 502 for a while with M files queued; all
-must complete afterwards by themselves, with few calls and no attempt burnt while held.
+*throughput*: two workers convert N queued one-page PDFs, compared with sending the same PDFs straight to the
+gateway with the same concurrency. The CPU time of both is measured too, because other load hardly affects it;
+where all cores are busy, its ratio is that of the rates. A few files are converted first and not counted, to
+leave out one-time costs.
+
+*outage*: the gateway answers 502 for a while with M files queued. All must complete afterwards by themselves,
+with few calls, and without an attempt that counts while the queue is held.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 import httpx2
 
 from benchmarks.proc import cpu_of_tree
-from holdfast import Holdfast, JobRow, State
+from holdfast import Holdfast, JobRow, State, new_job_id
 from systems.common.parts import Part
 from systems.converter.samples import plain
 from systems.converter.settings import Settings
@@ -35,15 +37,18 @@ from systems.converter.tasks import Converter, build
 
 ROOT = Path(__file__).parents[1]
 CONCURRENCY = 4  # of each worker
-WARM = 50  # files before those that count
-LOOK_EVERY = 0.2  # seconds: who looks takes processor time from those who work
+WARM_UP = 50  # files that are not counted
+POLL_EVERY = 0.2  # seconds; polling more often would take CPU time from the workers
 MEMORY = Path("/dev/shm")
 
 
 @contextlib.contextmanager
 def gateway() -> Iterator[str]:
-    """Its own temporary files are in memory where that is possible: ext4 looks for a place for a new file among all that were
-    removed in the last half minute, and the results that are measured would pay for it."""
+    """Run the gateway and yield its URL.
+
+    Its temporary files are in memory where possible. On ext4, creating a file searches all files removed in
+    the last half minute, and that would slow down the measured results.
+    """
     command = [sys.executable, "-m", "systems.converter.gateway", "--port", "0", "--faults"]
     environment = os.environ | ({"TMPDIR": str(MEMORY)} if MEMORY.is_dir() else {})
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -56,6 +61,7 @@ def gateway() -> Iterator[str]:
 
 @contextlib.contextmanager
 def workers(environment: dict[str, str], count: int) -> Iterator[None]:
+    """Run *count* workers of the converter."""
     command = [sys.executable, "-m", "holdfast", "worker", "systems.converter.app:app"]
     started = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(count)]
     try:
@@ -67,24 +73,27 @@ def workers(environment: dict[str, str], count: int) -> Iterator[None]:
             process.wait(30)
 
 
-def prepared(folder: Path, url: str, **knobs: Any) -> tuple[Converter, dict[str, str]]:
+def prepared(folder: Path, url: str, **options: Any) -> tuple[Converter, dict[str, str]]:
+    """Return a converter on *folder*, and the environment that gives its workers the same settings."""
     settings = Settings(
         database_url=f"sqlite:///{folder / 'jobs.db'}",
         gateway_url=url,
         uploads_dir=folder / "uploads",
         results_dir=folder / "results",
         worker_concurrency=CONCURRENCY,
-        **knobs,
+        **options,
     )
-    names = ("database_url", "gateway_url", "uploads_dir", "results_dir", "worker_concurrency", *knobs)
+    names = ("database_url", "gateway_url", "uploads_dir", "results_dir", "worker_concurrency", *options)
     environment = {name.upper(): str(getattr(settings, name)) for name in names}
     return build(settings), os.environ | environment | {"HOLDFAST_LOG_LEVEL": "error"}
 
 
 def create_us(folder: Path) -> float:
-    """What the kernel takes to make a file here, in microseconds of processor time. A result pays for it, and nobody who calls
-    directly: up to five minutes after many files were removed, ext4 looks for a place among all of them, and takes ten times as
-    long."""
+    """Return the CPU microseconds that the kernel takes to create a file in *folder*.
+
+    Only the converter pays for it, not direct calls. For up to five minutes after many files were removed,
+    ext4 searches all of them, and takes ten times as long.
+    """
     began = time.thread_time()
     for nth in range(100):
         (folder / f"new-{nth}").touch()
@@ -92,8 +101,9 @@ def create_us(folder: Path) -> float:
 
 
 async def upload(converter: Converter, pdfs: list[bytes]) -> None:
+    """Store the PDFs and enqueue a job for each."""
     for pdf in pdfs:
-        job_id = converter.app.new_id()
+        job_id = new_job_id()
         with Part(converter.source(job_id), "upload") as part:
             part.write(pdf)
             part.publish()
@@ -101,17 +111,17 @@ async def upload(converter: Converter, pdfs: list[bytes]) -> None:
 
 
 async def until(happened: Callable[[], Awaitable[bool]], *, seconds: float = 600.0) -> bool:
-    """Whether it happened in time. Looks again and again: it happens in other processes."""
+    """Poll *happened* until it is true, and return whether that was within *seconds*."""
     end = time.monotonic() + seconds
     while not await happened():
         if time.monotonic() > end:
             return False
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_EVERY)
     return True
 
 
 async def directly(url: str, pdfs: list[bytes], concurrency: int) -> float:
-    """Files a second without anything in between: read from memory, thrown away."""
+    """Send the PDFs straight to the gateway, discard the results, and return the files a second."""
     waiting = list(pdfs)
     async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
 
@@ -126,40 +136,43 @@ async def directly(url: str, pdfs: list[bytes], concurrency: int) -> float:
 
 
 async def throughput(folder: Path, files: int) -> dict[str, float]:
-    """Directly, through the converter, directly again: what the machine does besides is seen in the difference."""
+    """Measure direct calls, the converter, and direct calls again.
+
+    The two direct rates show the effect of other load.
+    """
     pdfs = [plain(words=f"File {nth}.") for nth in range(files)]
     with gateway() as url:
         converter, environment = prepared(folder, url)
-        await directly(url, pdfs[:WARM], 2 * CONCURRENCY)
+        await directly(url, pdfs[:WARM_UP], 2 * CONCURRENCY)
         spent = cpu_of_tree(os.getpid())
         before = await directly(url, pdfs, 2 * CONCURRENCY)
         direct_cpu = (cpu_of_tree(os.getpid()) - spent) / files
         async with converter.app as app:
-            await app.pause("convert")
-            await upload(converter, pdfs[:WARM] + pdfs)
+            await app.queues.pause("convert")
+            await upload(converter, pdfs[:WARM_UP] + pdfs)
 
             async def both_are_here() -> bool:
-                return len(await app.workers()) == 2
+                return len(await app.queues.workers()) == 2
 
             async def complete() -> int:
-                return await app.count(task="convert", state="complete")
+                return await app.jobs.count(task="convert", state="complete")
 
             async def are_warm() -> bool:
-                return await complete() >= WARM
+                return await complete() >= WARM_UP
 
             async def all_are_complete() -> bool:
-                return await complete() == WARM + files
+                return await complete() == WARM_UP + files
 
             with workers(environment, 2):
                 await until(both_are_here)
-                await app.resume("convert")
+                await app.queues.resume("convert")
                 await until(are_warm)
-                counted, spent, looking = await complete(), cpu_of_tree(os.getpid()), time.process_time()
+                counted, spent, own_cpu = await complete(), cpu_of_tree(os.getpid()), time.process_time()
                 await until(all_are_complete)
-                cpu = cpu_of_tree(os.getpid()) - spent - (time.process_time() - looking)
-                cpu /= WARM + files - counted
+                cpu = cpu_of_tree(os.getpid()) - spent - (time.process_time() - own_cpu)
+                cpu /= WARM_UP + files - counted
             ends = sorted([row.finished_at async for row in _rows(app) if row.finished_at is not None])
-            rate = files / (ends[-1] - ends[WARM - 1]).total_seconds()
+            rate = files / (ends[-1] - ends[WARM_UP - 1]).total_seconds()
         after = await directly(url, pdfs, 2 * CONCURRENCY)
     direct = (before + after) / 2
     return {
@@ -175,7 +188,10 @@ async def throughput(folder: Path, files: int) -> dict[str, float]:
 
 
 async def outage(folder: Path, files: int, seconds: float) -> dict[str, float]:
-    """Calls are counted by the attempts on record: every dispatch has one, also a trial whose attempt was given back."""
+    """Measure an outage of *seconds* with *files* queued.
+
+    Calls are counted by recorded attempts: each dispatch has one, even a trial whose attempt does not count.
+    """
     pdfs = [plain(words=f"File {nth}.") for nth in range(files)]
     with gateway() as url, httpx2.Client(base_url=url) as switch:
         converter, environment = prepared(folder, url)
@@ -184,29 +200,29 @@ async def outage(folder: Path, files: int, seconds: float) -> dict[str, float]:
             switch.post("/faults", json={"status": 502}).raise_for_status()
 
             async def is_open() -> bool:
-                return any(seen.breaker.state == "open" for seen in await app.breakers())
+                return any(seen.breaker.state == "open" for seen in await app.breakers.list())
 
             async def all_have_ended() -> bool:
-                return (await app.count(task="convert", state=["complete", "failed"])) == files
+                return (await app.jobs.count(task="convert", state=["complete", "failed"])) == files
 
             with workers(environment, 2):
                 await until(is_open)
                 tripped_at = datetime.now(UTC)
                 await asyncio.sleep(seconds)
                 switch.delete("/faults").raise_for_status()
-                mended_at, began = datetime.now(UTC), time.monotonic()
+                recovered_at, began = datetime.now(UTC), time.monotonic()
                 await until(all_have_ended)
                 recovery = time.monotonic() - began
                 rows = [row async for row in _rows(app)]
-                attempts = [attempt for row in rows for attempt in await app.attempts(row.id)]
+                attempts = [attempt for row in rows for attempt in await app.jobs.attempts(row.id)]
     later = [attempt for attempt in attempts if attempt.started_at > tripped_at]
-    held = [attempt for attempt in later if attempt.started_at < mended_at]
+    while_held = [attempt for attempt in later if attempt.started_at < recovered_at]
     return {
         "complete": sum(row.state is State.COMPLETE for row in rows),
         "failed": sum(row.state is State.FAILED for row in rows),
         "calls_before_trip": len(attempts) - len(later),
-        "calls_while_held": len(held),
-        "attempts_burnt_while_held": sum(attempt.outcome in ("retry", "failed") for attempt in held),
+        "calls_while_held": len(while_held),
+        "attempts_burnt_while_held": sum(attempt.outcome in ("retry", "failed") for attempt in while_held),
         "calls_per_file_after_trip": len(later) / files,
         "recovery_s": recovery,
     }
@@ -215,7 +231,7 @@ async def outage(folder: Path, files: int, seconds: float) -> dict[str, float]:
 async def _rows(app: Holdfast) -> AsyncIterator[JobRow]:
     after: str | None = None
     while True:
-        page = await app.jobs(task="convert", after=after, limit=200)
+        page = await app.jobs.list(task="convert", after=after, limit=200)
         for row in page.rows:
             yield row
         if (after := page.next) is None:
@@ -227,19 +243,19 @@ def main() -> int:
     parser.add_argument("figure", choices=["throughput", "outage"])
     parser.add_argument("--files", type=int, default=0, help="500, or 300 for the outage")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="of the throughput; told are the medians, and each"
+        "--rounds", type=int, default=3, help="of the throughput; medians and single figures are printed"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="of the outage")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="converter-bench-") as place:
-        folder = Path(place)
-        if given.figure == "throughput":
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="converter-bench-") as path:
+        folder = Path(path)
+        if arguments.figure == "throughput":
             rounds = []
-            for nth in range(given.rounds):
+            for nth in range(arguments.rounds):
                 (folder / str(nth)).mkdir()
-                rounds.append(asyncio.run(throughput(folder / str(nth), given.files or 500)))
+                rounds.append(asyncio.run(throughput(folder / str(nth), arguments.files or 500)))
         else:
-            rounds = [asyncio.run(outage(folder, given.files or 300, given.seconds))]
+            rounds = [asyncio.run(outage(folder, arguments.files or 300, arguments.seconds))]
     for name in rounds[0]:
         values = [one[name] for one in rounds]
         single = "  of " + " ".join(f"{value:.2f}" for value in values) if len(values) > 1 else ""

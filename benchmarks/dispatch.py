@@ -1,7 +1,8 @@
-"""`python -m benchmarks.dispatch`: schedule, cancel and pop one job among a million that are due later, in Redis and PostgreSQL.
+"""`python -m benchmarks.dispatch`: schedule, cancel and pop one job among a million future ones.
 
-Each verb is called alone, one after the other, as a busy caller would; PostgreSQL commits to the disk, which a bare INSERT beside
-it shows the cost of. A p99 of at most 5 ms is wanted of each.
+Measures Redis and PostgreSQL. Each operation is called in a sequence, as a busy caller would. PostgreSQL
+commits to disk; a bare INSERT is measured too, to show the cost of that. The target of each is a p99 of at
+most 5 ms.
 """
 
 from __future__ import annotations
@@ -18,54 +19,56 @@ from typing import Any
 import asyncpg
 from redis.asyncio import Redis
 
+from devservices import keeper
+from devservices.postgres import Postgres
+from devservices.redis import RedisServer
 from holdfast.dispatch.redis import RedisDispatch
-from holdfast.domain.job import JobBatch, JobId, JobSpec, Lane, NewJob
 from holdfast.engine.dispatch import DispatchEntry, DispatchHint
 from holdfast.engine.ports import Store
+from holdfast.jobs.job import JobBatch, JobId, JobSpec, Lane, NewJob
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads, make_store
-from tests.services import keeper
-from tests.services.postgres import Postgres
-from tests.services.redis import RedisServer
 
 LANE = Lane("default", "screenshot")
-WANTED = 5.0
+TARGET = 5.0
 BULK = 1000
 NOW = timedelta()
-_ids, _chance = SystemIds(), random.Random(7)
+_ids, _random = SystemIds(), random.Random(7)
 
 
 def later() -> timedelta:
-    return timedelta(seconds=_chance.uniform(3600, 30 * 24 * 3600))
+    """Return a random delay of an hour to 30 days."""
+    return timedelta(seconds=_random.uniform(3600, 30 * 24 * 3600))
 
 
 async def timed(
     name: str,
-    things: Sequence[Any],
-    verb: Callable[[Any], Awaitable[Any]],
+    arguments: Sequence[Any],
+    operation: Callable[[Any], Awaitable[Any]],
     before: Callable[[], Awaitable[None]] | None = None,
 ) -> bool:
-    """Call *verb* with each of these, and what must be done *before* it; whether it is quick enough."""
-    spans = []
-    for thing in things:
+    """Time *operation* with each argument, each after *before*; return whether the target is met."""
+    milliseconds = []
+    for argument in arguments:
         if before is not None:
             await before()
-        began = time.perf_counter()
-        await verb(thing)
-        spans.append((time.perf_counter() - began) * 1000)
-    p99 = statistics.quantiles(spans, n=100, method="inclusive")[98]  # never above the slowest
-    fits = p99 <= WANTED
+        started = time.perf_counter()
+        await operation(argument)
+        milliseconds.append((time.perf_counter() - started) * 1000)
+    p99 = statistics.quantiles(milliseconds, n=100, method="inclusive")[98]  # never above the slowest
+    met = p99 <= TARGET
     print(
-        f"  {name:<28} p50 {statistics.median(spans):6.2f} ms   p99 {p99:6.2f} ms   max {max(spans):6.2f} ms"
-        f"   {'ok' if fits else f'above {WANTED:g} ms'}",
+        f"  {name:<28} p50 {statistics.median(milliseconds):6.2f} ms   p99 {p99:6.2f} ms   max {max(milliseconds):6.2f} ms"
+        f"   {'ok' if met else f'above {TARGET:g} ms'}",
         flush=True,
     )
-    return fits
+    return met
 
 
-async def redis(jobs: int, verbs: int) -> bool:
+async def redis(jobs: int, calls: int) -> bool:
+    """Measure Redis with *jobs* future jobs; return whether all targets are met."""
     with RedisServer() as server:
         dispatch = RedisDispatch(server.url(), "bench")
-        began = time.perf_counter()
+        started = time.perf_counter()
         ids = [_ids.job_id() for _ in range(jobs)]
         for start in range(0, jobs, BULK):
             await dispatch.offer(
@@ -75,52 +78,57 @@ async def redis(jobs: int, verbs: int) -> bool:
         memory = (await client.info("memory"))["used_memory"] / jobs
         await client.aclose()
         print(
-            f"Redis: {jobs:,} delayed in {time.perf_counter() - began:.0f} s, {memory:.0f} bytes each",
+            f"Redis: {jobs:,} delayed in {time.perf_counter() - started:.0f} s, {memory:.0f} bytes each",
             flush=True,
         )
-        new = [DispatchEntry(_ids.job_id(), 1, LANE, 0, later()) for _ in range(verbs)]
-        fits = [
+        new = [DispatchEntry(_ids.job_id(), 1, LANE, 0, later()) for _ in range(calls)]
+        met = [
             await timed("schedule", new, lambda entry: dispatch.offer([entry])),
-            await timed("cancel", _chance.sample(ids, verbs), lambda job_id: dispatch.cancel([job_id])),
+            await timed("cancel", _random.sample(ids, calls), lambda job_id: dispatch.cancel([job_id])),
         ]
         soon = timedelta(milliseconds=1)
-        await dispatch.offer([DispatchEntry(_ids.job_id(), 1, LANE, 0, soon) for _ in range(verbs)])
-        fits.append(await timed("pop what is due", range(verbs), lambda _: dispatch.take([LANE], 1)))
+        await dispatch.offer([DispatchEntry(_ids.job_id(), 1, LANE, 0, soon) for _ in range(calls)])
+        met.append(await timed("pop what is due", range(calls), lambda _: dispatch.take([LANE], 1)))
         await dispatch.close()
-    return all(fits)
+    return all(met)
 
 
-async def postgres(jobs: int, verbs: int) -> bool:
+async def postgres(jobs: int, calls: int) -> bool:
+    """Measure PostgreSQL with *jobs* future jobs; return whether all targets are met."""
     with Postgres(durable=True, settings=("shared_buffers=1GB",)) as server:  # a million jobs fit
         url = server.create_database("bench")
         store: Store = make_store(url, SystemClock(), SystemThreads())
         await store.migrate()
         await store.open()
-        began = time.perf_counter()
+        started = time.perf_counter()
         ids: list[JobId] = []
         for _ in range(0, jobs, BULK):
-            some = [_ids.job_id() for _ in range(BULK)]
+            batch_ids = [_ids.job_id() for _ in range(BULK)]
             spec = JobSpec(lane=LANE, delay=later(), max_attempts=3)
-            await store.enqueue(JobBatch(some, ['{"url":"https://example.org/"}'] * BULK, spec))
-            ids += some
-        print(f"PostgreSQL: {jobs:,} delayed in {time.perf_counter() - began:.0f} s", flush=True)
+            await store.enqueue(JobBatch(batch_ids, ['{"url":"https://example.org/"}'] * BULK, spec))
+            ids += batch_ids
+        print(f"PostgreSQL: {jobs:,} delayed in {time.perf_counter() - started:.0f} s", flush=True)
         bare = await asyncpg.connect(url)
-        for calm in ("VACUUM ANALYZE", "CHECKPOINT", "CREATE TABLE bare (id uuid)"):  # as after a while
-            await bare.execute(calm)
+        for statement in (
+            "VACUUM ANALYZE",
+            "CHECKPOINT",
+            "CREATE TABLE bare (id uuid)",
+        ):  # to start from a settled state
+            await bare.execute(statement)
         insert = "INSERT INTO bare VALUES ($1)"
-        await timed("(a bare INSERT, to compare)", ids[:verbs], lambda job_id: bare.execute(insert, job_id))
+        await timed("(a bare INSERT, to compare)", ids[:calls], lambda job_id: bare.execute(insert, job_id))
         await bare.close()
-        fits = [
-            await timed("schedule", [_new(later()) for _ in range(verbs)], lambda job: store.enqueue([job])),
+        met = [
+            await timed("schedule", [_new(later()) for _ in range(calls)], lambda job: store.enqueue([job])),
             await timed(
-                "cancel", _chance.sample(ids, verbs), lambda job_id: store.cancel(job_id, "bench", "")
+                "cancel", _random.sample(ids, calls), lambda job_id: store.cancel(job_id, "bench", "")
             ),
         ]
         session = await store.open_session("bench", timedelta(hours=1))
-        due = [_new(timedelta(milliseconds=1)) for _ in range(verbs)]
+        due = [_new(timedelta(milliseconds=1)) for _ in range(calls)]
         await store.enqueue(due)
-        hints = [[DispatchHint(job.id, 1)] for job in due[: verbs // 2]]
-        fits.append(
+        hints = [[DispatchHint(job.id, 1)] for job in due[: calls // 2]]
+        met.append(
             await timed("claim what is due, by hint", hints, lambda hint: store.claim_jobs(session, hint))
         )
 
@@ -128,15 +136,15 @@ async def postgres(jobs: int, verbs: int) -> bool:
             await store.enqueue([_new(timedelta(milliseconds=1)) for _ in range(10)])
             await asyncio.sleep(0.002)
 
-        await store.promote(BULK)  # it lets all in that are due, however many that is
-        fits.append(
-            await timed("let 10 into line", range(verbs // 4), lambda _: store.promote(BULK), ten_are_due)
+        await store.promote(BULK)  # promotes all that are due by now
+        met.append(
+            await timed("promote 10 due jobs", range(calls // 4), lambda _: store.promote(BULK), ten_are_due)
         )
-        fits.append(
-            await timed("claim what is due", range(verbs // 2), lambda _: store.claim(session, [LANE], 1))
+        met.append(
+            await timed("claim what is due", range(calls // 2), lambda _: store.claim(session, [LANE], 1))
         )
         await store.close()
-    return all(fits)
+    return all(met)
 
 
 def _new(delay: timedelta) -> NewJob:
@@ -148,17 +156,17 @@ def _new(delay: timedelta) -> NewJob:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1_000_000)
-    parser.add_argument("--verbs", type=int, default=2000, help="how often each verb is called")
+    parser.add_argument("--verbs", type=int, default=2000, help="how often each operation is called")
     parser.add_argument("--only", choices=["redis", "postgres"])
-    given = parser.parse_args()
-    fits = True
+    options = parser.parse_args()
+    met = True
     try:
         for name, run in (("redis", redis), ("postgres", postgres)):
-            if given.only in (None, name):
-                fits = asyncio.run(run(given.jobs, given.verbs)) and fits
+            if options.only in (None, name):
+                met = asyncio.run(run(options.jobs, options.verbs)) and met
     finally:
         keeper.close()
-    raise SystemExit(0 if fits else 1)
+    raise SystemExit(0 if met else 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An environment for each queue, made by uv when it is first needed and kept in .boot/peers (`make clean` removes it)."""
+"""A virtual environment for each queue, made by uv on first use in .boot/peers (`make clean` removes it)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ SECONDS = 180
 
 
 class CannotInstall(Exception):
-    """This queue will not be measured, and why."""
+    """A queue cannot be installed and is not measured; the message says why."""
 
 
 def python_of(subject: Subject) -> str:
-    """The interpreter that has this subject installed."""
+    """Return the interpreter with this subject installed. Raises `CannotInstall`."""
     if not subject.packages:
         return sys.executable
-    place = FOLDER / subject.name
-    python, stamp = place / "bin" / "python", place / "packages"
-    wanted = "\n".join(subject.packages)
-    if not (python.exists() and stamp.exists() and stamp.read_text() == wanted):
+    folder = FOLDER / subject.name
+    python, stamp = folder / "bin" / "python", folder / "packages"
+    packages = "\n".join(subject.packages)
+    if not (python.exists() and stamp.exists() and stamp.read_text() == packages):
         uv = _uv()
         FOLDER.mkdir(parents=True, exist_ok=True)
-        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)])
+        _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)])
         _run([uv, "pip", "install", "--quiet", "--python", str(python), *subject.packages])
-        stamp.write_text(wanted)
+        stamp.write_text(packages)
     return str(python)
 
 
 def _uv() -> str:
     local = ROOT / ".boot" / "bin" / "uv"
-    found = str(local) if local.exists() else shutil.which("uv")
-    if found is None:
+    path = str(local) if local.exists() else shutil.which("uv")
+    if path is None:
         raise CannotInstall("uv was not found; run `make setup`")
-    return found
+    return path
 
 
 def _run(command: list[str]) -> None:
@@ -48,5 +48,5 @@ def _run(command: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise CannotInstall(f"not installed within {SECONDS} s") from None
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise CannotInstall(" ".join(said[:2])[:200] or "uv failed")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        raise CannotInstall(" ".join(lines[:2])[:200] or "uv failed")

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.guarded`: what breaker, limiter and budget cost a drain, and what an owner costs.
+"""`python -m benchmarks.guarded`: measure the cost of breaker, limiter and budget, and of an owner.
 
-Drains of the same jobs in turn, on a private PostgreSQL: plain, with `depends_on=`, with an owner, and then backwards, for
-tables that grow are slower; each by an app that has this one task. Told are the medians of the ratios of neighbours, by the
-clock and by the CPU time of the worker's process, the ratio of the best drains by CPU (other load on the machine only ever adds
-to it), what a call's way through the guards takes by itself, and how many statements a worker sends for its dependencies in a
-second.
+The same jobs are drained in turn on a private PostgreSQL: plain, with `depends_on=`, with an owner, and then
+in reverse order, because growing tables are slower. Each app has this one task. Printed are the median ratios
+of neighbouring drains by time and by the worker's CPU time, the ratio of the best drains by CPU (other load
+only ever adds to it), the time of a call through the guards alone, and how many statements a second a worker
+sends for its dependencies.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from datetime import timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
+from devservices.postgres import Postgres
 from holdfast import Holdfast
-from holdfast.domain.guard import CallPermit
-from holdfast.domain.job import Claimed, JobId, Lease
-from holdfast.domain.lanes import Dependency
-from holdfast.domain.limiter import LimiterPolicy
+from holdfast.jobs.job import Claimed, JobId, Lease
+from holdfast.jobs.lanes import Dependency
+from holdfast.resilience.guard import CallPermit
+from holdfast.resilience.limiter import LimiterPolicy
 from holdfast.worker.dependencies import Dependencies
-from tests.services.postgres import Postgres
 
 NONE = timedelta()
 
 
 class Drain(NamedTuple):
+    """The figures of one drain."""
+
     seconds: float
-    cpu: float  #: of this process, which is the worker's
+    cpu: float  #: seconds of this process, which is the worker
 
 
 def make_app(url: str, *, guarded: bool) -> Holdfast:
+    """Return an app with one task, which depends on a service if *guarded*."""
     app = Holdfast(url, concurrency=200)
     app.dependency("gateway", limiter=LimiterPolicy(start=200, most=1000))
 
@@ -46,30 +49,31 @@ def make_app(url: str, *, guarded: bool) -> Holdfast:
 
 
 async def drain(url: str, jobs: int, *, guarded: bool = False, **options: Any) -> Drain:
+    """Enqueue *jobs* jobs with *options*, and measure how a worker runs them."""
     app = make_app(url, guarded=guarded)
     async with app:
-        await app.tasks["work"].enqueue_many([(number,) for number in range(jobs)], **options)
-        gc.collect()  # what another drain has left is not this one's
+        await app.tasks["work"].options(**options).enqueue_many([(number,) for number in range(jobs)])
+        gc.collect()  # so that garbage of another drain is not counted
         began, cpu = time.perf_counter(), time.process_time()
         await app.run_worker(until_idle=True)
         return Drain(time.perf_counter() - began, time.process_time() - cpu)
 
 
-async def talk(url: str, seconds: float) -> float:
-    """Statements a second that a busy worker sends about its dependencies."""
+async def dependency_statements(url: str, seconds: float) -> float:
+    """Return how many statements a second a busy worker sends for its dependencies."""
     app = make_app(url, guarded=True)
     async with app:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         sent = 0
         for name in ("report", "dependency_states", "swap_breaker"):
-            real = getattr(store, name)
+            real = getattr(store.lanes, name)
 
-            async def counted(*given: Any, _real: Any = real, **options: Any) -> Any:
+            async def counted(*arguments: Any, _real: Any = real, **options: Any) -> Any:
                 nonlocal sent
                 sent += 1
-                return await _real(*given, **options)
+                return await _real(*arguments, **options)
 
-            setattr(store, name, counted)
+            setattr(store.lanes, name, counted)
         working = asyncio.create_task(app.run_worker())
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -80,12 +84,14 @@ async def talk(url: str, seconds: float) -> float:
         return sent / seconds
 
 
-async def way(loops: int = 1000, calls: int = 100) -> float:
-    """Microseconds of a call's way through the guards and back, the best of many loops: short enough that no other load on the
-    machine gets between. What a drain pays for each job, beside a statement a second."""
+async def guard_time(repeats: int = 1000, calls: int = 100) -> float:
+    """Return the microseconds of one call through the guards and back, the best of many short repeats.
+
+    This is what a guarded drain costs per job, in addition to a statement a second.
+    """
     app = make_app("memory://", guarded=True)
     async with app:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         worker, service = Dependencies(engine, lambda: None), Dependency("gateway")
         await worker.serve([service])
         lane = app.tasks["work"].lane
@@ -110,36 +116,40 @@ async def way(loops: int = 1000, calls: int = 100) -> float:
             for number in range(calls)
         ]
         best = math.inf
-        for _ in range(loops):
+        for _ in range(repeats):
             began = time.perf_counter()
-            given = [one for one in worker.enter(service, jobs) if isinstance(one, CallPermit)]
-            for one in given:
+            permits = [one for one in worker.enter(service, jobs) if isinstance(one, CallPermit)]
+            for one in permits:
                 one.began = engine.clock.monotonic()
-            for one in given:
+            for one in permits:
                 worker.answered(one, engine.clock.monotonic())
             best = min(best, time.perf_counter() - began)
         return best / calls * 1e6
 
 
 async def measure(server: Postgres, rounds: int, jobs: int) -> dict[str, Any]:
-    ways: dict[str, dict[str, Any]] = {"plain": {}, "guarded": {"guarded": True}, "owner": {"owner": "ann"}}
+    variants: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "guarded": {"guarded": True},
+        "owner": {"owner": "ann"},
+    }
     by_time: dict[str, list[float]] = {"guarded": [], "owner": []}
     by_cpu: dict[str, list[float]] = {"guarded": [], "owner": []}
     cpu: dict[str, list[float]] = {"plain": [], "guarded": [], "owner": []}
     for number in range(rounds):
         url = server.create_database(f"guarded_{number}")
         await Holdfast(url).migrate()
-        for order in (list(ways), list(reversed(ways))):
-            found = {name: await drain(url, jobs, **ways[name]) for name in order}
-            for name, took in found.items():
-                cpu[name].append(took.cpu)
+        for order in (list(variants), list(reversed(variants))):
+            found = {name: await drain(url, jobs, **variants[name]) for name in order}
+            for name, drained in found.items():
+                cpu[name].append(drained.cpu)
                 if name != "plain":
-                    by_time[name].append(found["plain"].seconds / took.seconds)
-                    by_cpu[name].append(found["plain"].cpu / took.cpu)
+                    by_time[name].append(found["plain"].seconds / drained.seconds)
+                    by_cpu[name].append(found["plain"].cpu / drained.cpu)
     url = server.create_database("guarded_talk")
     await Holdfast(url).migrate()
     return {
-        "a call's way through the guards, µs": round(await way(), 2),
+        "a call's way through the guards, µs": round(await guard_time(), 2),
         "a plain job, µs of CPU (the best drain)": round(min(cpu["plain"]) / jobs * 1e6, 1),
         "guarded / plain, the best by CPU": round(min(cpu["plain"]) / min(cpu["guarded"]), 3),
         "owner / plain, the best by CPU": round(min(cpu["plain"]) / min(cpu["owner"]), 3),
@@ -147,7 +157,7 @@ async def measure(server: Postgres, rounds: int, jobs: int) -> dict[str, Any]:
         "guarded / plain, by time": round(median(by_time["guarded"]), 3),
         "owner / plain, by CPU": round(median(by_cpu["owner"]), 3),
         "owner / plain, by time": round(median(by_time["owner"]), 3),
-        "statements a second for dependencies": round(await talk(url, 5.0), 2),
+        "statements a second for dependencies": round(await dependency_statements(url, 5.0), 2),
         "rounds by CPU": {name: [round(ratio, 3) for ratio in found] for name, found in by_cpu.items()},
         "rounds by time": {name: [round(ratio, 3) for ratio in found] for name, found in by_time.items()},
     }
@@ -157,10 +167,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guarded", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with Postgres(durable=True) as server:
         print(
-            json.dumps(asyncio.run(measure(server, asked.rounds, asked.jobs)), indent=2, ensure_ascii=False)
+            json.dumps(
+                asyncio.run(measure(server, options.rounds, options.jobs)), indent=2, ensure_ascii=False
+            )
         )
 
 

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.lanes`: what ten thousand lanes of one job each cost everybody.
+"""`python -m benchmarks.lanes`: measure the cost of ten thousand lanes with one job each.
 
-One owner enqueues the same number of jobs twice: into one lane, and into as many lanes as there are jobs. Printed for each
-store are the drain rate over many lanes relative to the rate over one, and how long a job of another owner waits for its
-start beside them: enqueued right behind them, and ten seconds after they arrived (beside slow jobs, so that most of them
-still wait). All in one process, on a private PostgreSQL and on a file of SQLite.
+One owner enqueues the same number of jobs twice: into one lane, and into as many lanes as there are jobs.
+Printed for each store are the drain rate over many lanes relative to the rate over one, and how long a job of
+another owner waits for its start: enqueued right after them, and ten seconds later (with slow jobs, so that
+most of them still wait). Everything runs in one process, on a private PostgreSQL and on an SQLite file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from devservices.postgres import Postgres
 from holdfast import Holdfast
-from tests.services.postgres import Postgres
 
-#: The job of the other owner may wait for this many times as long as in a calm system, or for this many seconds.
+#: The other owner's job may wait this many times as long as in an idle system, or this many seconds.
 TIMES, SECONDS = 3, 0.5
 #: The least share of one lane's drain rate.
 SHARE = 0.3
@@ -29,24 +29,27 @@ SHARE = 0.3
 def make_app(
     url: str, concurrency: int, ended: list[float] | None = None
 ) -> tuple[Holdfast, dict[int, asyncio.Event]]:
-    """Return an app, and the events that tell when a job with this number begins; *ended* takes the moments of all jobs."""
+    """Return an app, and a dictionary of events by job number.
+
+    A job sets its event when it starts. *ended* collects the times of all jobs.
+    """
     app = Holdfast(url, concurrency=concurrency)
-    begun: dict[int, asyncio.Event] = {}
+    start_events: dict[int, asyncio.Event] = {}
 
     @app.task
     async def work(number: int, seconds: float = 0.0) -> None:
         if ended is not None:
             ended.append(time.perf_counter())
-        if number in begun:
-            begun[number].set()
+        if number in start_events:
+            start_events[number].set()
         if seconds:
             await asyncio.sleep(seconds)
 
-    return app, begun
+    return app, start_events
 
 
 async def crowd(app: Holdfast, jobs: int, lanes: int, owner: str | None, seconds: float = 0.0) -> None:
-    """Enqueue jobs in groups of up to a thousand, as batch requests do."""
+    """Enqueue *jobs* jobs in *lanes* lanes, in groups of up to a thousand, as batch requests do."""
     work = app.tasks["work"]
 
     async def one(number: int) -> None:
@@ -55,8 +58,8 @@ async def crowd(app: Holdfast, jobs: int, lanes: int, owner: str | None, seconds
         )
 
     if lanes == 1:
-        await work.enqueue_many(
-            [(-number - 1, seconds) for number in range(jobs)], owner=owner, queue="queue"
+        await work.options(owner=owner, queue="queue").enqueue_many(
+            [(-number - 1, seconds) for number in range(jobs)]
         )
         return
     for first in range(0, jobs, 1000):
@@ -64,7 +67,7 @@ async def crowd(app: Holdfast, jobs: int, lanes: int, owner: str | None, seconds
 
 
 async def drain(url: str, jobs: int, lanes: int, owner: str | None) -> float:
-    """Return the jobs a second, from the start of the worker to the last job: not until it knows that there are no more."""
+    """Drain the jobs, and return their rate from the start of the worker to the last job."""
     ended: list[float] = []
     app, _ = make_app(url, 100, ended)
     async with app:
@@ -76,49 +79,53 @@ async def drain(url: str, jobs: int, lanes: int, owner: str | None) -> float:
 
 
 async def newcomer(
-    app: Holdfast, begun: dict[int, asyncio.Event], number: int, patience: float = 60.0
+    app: Holdfast, start_events: dict[int, asyncio.Event], number: int, patience: float = 60.0
 ) -> float:
     """Return the seconds from the call that enqueues another owner's job to its start."""
-    begun[number] = asyncio.Event()
+    start_events[number] = asyncio.Event()
     began = time.perf_counter()
     await app.tasks["work"].options(owner="bob").enqueue(number)
     try:
         async with asyncio.timeout(patience):
-            await begun[number].wait()
+            await start_events[number].wait()
     except TimeoutError:
         pass
     return time.perf_counter() - began
 
 
 async def waits(url: str, jobs: int, later: float, owner: str | None) -> dict[str, float]:
-    app, begun = make_app(url, 10)
+    """Measure how long another owner's jobs wait.
+
+    The cases are an idle system, right after *jobs* jobs were enqueued, and *later* seconds after that.
+    """
+    app, start_events = make_app(url, 10)
     async with app:
         working = asyncio.create_task(app.run_worker())
-        await newcomer(app, begun, 1)
-        calm = []
+        await newcomer(app, start_events, 1)
+        idle_waits = []
         for number in range(2, 12):
-            calm.append(await newcomer(app, begun, number))
+            idle_waits.append(await newcomer(app, start_events, number))
             await asyncio.sleep(0.05)
-        # Slow enough that they outlast the measurement: ten at a time, 5 ms at the least each.
+        # Slow enough to outlast the measurement: ten at a time, at least 5 ms each.
         await crowd(app, jobs, jobs, owner, seconds=10 * 3 * later / jobs)
         arrived = time.perf_counter()
-        meanwhile = [await newcomer(app, begun, number) for number in range(12, 17)]
+        waits_after = [await newcomer(app, start_events, number) for number in range(12, 17)]
         await asyncio.sleep(max(0.0, later - (time.perf_counter() - arrived)))
-        left = (await app.counts())["queued"]
-        then = [await newcomer(app, begun, number) for number in range(17, 22)]
+        left = (await app.jobs.counts())["queued"]
+        waits_later = [await newcomer(app, start_events, number) for number in range(17, 22)]
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
     return {
-        "calm, s": round(median(calm), 3),
-        "bound, s": round(max(TIMES * median(calm), SECONDS), 3),
-        "right behind them, s (worst of 5)": round(max(meanwhile), 3),
-        f"{later:.0f} s later, s (worst of 5)": round(max(then), 3),
+        "calm, s": round(median(idle_waits), 3),
+        "bound, s": round(max(TIMES * median(idle_waits), SECONDS), 3),
+        "right behind them, s (worst of 5)": round(max(waits_after), 3),
+        f"{later:.0f} s later, s (worst of 5)": round(max(waits_later), 3),
         "jobs still waiting then": left,
     }
 
 
 async def measure(url_of: Any, jobs: int, rounds: int, later: float) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, owner in (("with an owner", "alice"), ("without", None)):
         ratios, one, many = [], 0.0, 0.0
         for number in range(rounds):
@@ -126,12 +133,12 @@ async def measure(url_of: Any, jobs: int, rounds: int, later: float) -> dict[str
             one = await drain(url, jobs, 1, owner)
             many = await drain(await url_of(f"many_{owner}_{number}"), jobs, jobs, owner)
             ratios.append(many / one)
-        found[name] = {
+        results[name] = {
             "drain, many lanes / one lane": round(median(ratios), 2),
             "jobs a second, last round": [round(many), round(one)],
             **await waits(await url_of(f"waits_{owner}"), jobs, later, owner),
         }
-    return found
+    return results
 
 
 def main() -> None:
@@ -140,16 +147,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--later", type=float, default=10.0)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
 
         async def file(name: str) -> str:
             return f"sqlite:///{Path(folder) / name}.db"
 
-        if given.store != "postgres":
-            found = asyncio.run(measure(file, given.jobs, given.rounds, given.later))
-            print(json.dumps({"SQLite": found}, indent=2), flush=True)
-    if given.store != "sqlite":
+        if options.store != "postgres":
+            results = asyncio.run(measure(file, options.jobs, options.rounds, options.later))
+            print(json.dumps({"SQLite": results}, indent=2), flush=True)
+    if options.store != "sqlite":
         with Postgres() as server:
 
             async def database(name: str) -> str:
@@ -157,8 +164,8 @@ def main() -> None:
                 await Holdfast(url).migrate()
                 return url
 
-            found = asyncio.run(measure(database, given.jobs, given.rounds, given.later))
-            print(json.dumps({"PostgreSQL": found}, indent=2), flush=True)
+            results = asyncio.run(measure(database, options.jobs, options.rounds, options.later))
+            print(json.dumps({"PostgreSQL": results}, indent=2), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.lists`: how long a page of 50 takes among a million jobs, by every filter there is.
+"""`python -m benchmarks.lists`: measure a page of 50 among a million jobs, with each filter.
 
-Fills a SQLite file or a private PostgreSQL, then asks for first pages and for pages from the middle. A page may hold
-fewer than 50 where few jobs match; how many pages it took to find what there is, is told too.
+Fills an SQLite file or a private PostgreSQL, then reads first pages and pages from the middle. A page may
+hold fewer than 50 jobs where few match; the number of pages until 50 jobs or the end is printed too.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import Any
 
 import psycopg
 
-from holdfast.domain.job import JobBatch, JobFilter, JobId, JobSpec, Lane
-from holdfast.domain.moves import State
+from devservices.postgres import Postgres
 from holdfast.engine.ports import Store
+from holdfast.jobs.job import JobBatch, JobFilter, JobId, JobSpec, Lane
+from holdfast.jobs.moves import State
 from holdfast.wiring import SystemClock, SystemIds, SystemThreads, make_store
-from tests.services.postgres import Postgres
 
 PAGE = 50
 BULK = 1000
 
-#: A million jobs: most are complete, the newest are queued, a few failed, a paused queue is full of old ones.
+#: Ages a million jobs: most are complete, the newest are queued, a few failed, and a paused queue holds old
+#: ones.
 _SQLITE = (
     """UPDATE holdfast_job SET phase = 3, epoch = id, settle_event = 1, started_at = created_at, claimed_at = created_at,
               finished_at = created_at, attempt = 1 WHERE id <= {most} AND NOT lane IN (SELECT id FROM holdfast_lane WHERE queue = 'paused')""",
@@ -51,15 +52,15 @@ _POSTGRES = (
 
 
 def specs(count: int) -> Iterator[tuple[int, JobSpec]]:
-    """Batches of a shape: tasks and owners of all sizes, tags and keys here and there."""
-    chance = random.Random(7)
-    made = 0
-    while made < count:
-        number = made // BULK
+    """Yield batch sizes and specs: tasks and owners of various sizes, some with tags and keys."""
+    generator = random.Random(7)
+    total = 0
+    while total < count:
+        number = total // BULK
         lane = Lane("paused" if 100 <= number < 150 else f"queue{number % 5}", f"task{number % 20}")
         if number in (3, 400):
             lane = Lane("rare", "rare")
-        owner = "whale" if number % 3 == 0 else f"owner{chance.randrange(1000)}"
+        owner = "whale" if number % 3 == 0 else f"owner{generator.randrange(1000)}"
         size = 20 if number in (3, 400) else BULK
         spec = JobSpec(
             lane=lane,
@@ -68,10 +69,11 @@ def specs(count: int) -> Iterator[tuple[int, JobSpec]]:
             key=f"key{number % 7}" if number % 20 == 2 else None,
         )
         yield size, spec
-        made += BULK
+        total += BULK
 
 
 async def fill(store: Store, count: int) -> None:
+    """Enqueue *count* jobs."""
     ids = SystemIds()
     for number, (size, spec) in enumerate(specs(count)):
         payloads = [f'{{"number":{number * BULK + n},"kind":"{n % 100}"}}' for n in range(size)]
@@ -79,11 +81,12 @@ async def fill(store: Store, count: int) -> None:
 
 
 async def filters(store: Store) -> dict[str, dict[str, Any]]:
-    newest = (await store.jobs(JobFilter(), after=None, limit=1)).rows[0].created_at
+    """Return the filters to measure, by name."""
+    newest = (await store.queries.jobs(JobFilter(), after=None, limit=1)).rows[0].created_at
     oldest = newest - timedelta(days=1)
     failed: dict[str, Any] = {"states": (State.FAILED,)}
-    found = {f"state={state}": {"states": (state,)} for state in State}
-    return found | {
+    by_state = {f"state={state}": {"states": (state,)} for state in State}
+    return by_state | {
         "nothing": {},
         "task": {"tasks": ("task3",)},
         "task, rare": {"tasks": ("rare",)},
@@ -117,34 +120,35 @@ async def filters(store: Store) -> dict[str, dict[str, Any]]:
 
 
 async def measure(store: Store, middle: str, repeat: int) -> None:
+    """Measure and print each filter: first pages, and pages after *middle*."""
     print(
-        f"{'filter':30} {'p50 ms':>8} {'p95 ms':>8} {'mid p95':>8} {'rows':>5}  pages until it is full or ends"
+        f"{'filter':30} {'p50 ms':>8} {'p95 ms':>8} {'mid p95':>8} {'rows':>5}  pages until 50 rows or the end"
     )
     worst = 0.0
-    for name, words in (await filters(store)).items():
-        where, spent = JobFilter(**words), []
+    for name, options in (await filters(store)).items():
+        job_filter, times = JobFilter(**options), []
         for after in (None, middle):
-            took = []
+            milliseconds = []
             for _ in range(repeat):
                 began = time.perf_counter()
-                await store.jobs(where, after=after, limit=PAGE)
-                took.append((time.perf_counter() - began) * 1000)
-            spent.append(sorted(took))
-        p95s = [took[int(len(took) * 0.95)] for took in spent]
-        rows, pages = await walk(store, where)
+                await store.queries.jobs(job_filter, after=after, limit=PAGE)
+                milliseconds.append((time.perf_counter() - began) * 1000)
+            times.append(sorted(milliseconds))
+        p95s = [milliseconds[int(len(milliseconds) * 0.95)] for milliseconds in times]
+        rows, pages = await walk(store, job_filter)
         worst = max(worst, *p95s)
         flag = "  <-- slow" if max(p95s) > 50 else ""
         print(
-            f"{name:30} {statistics.median(spent[0]):8.1f} {p95s[0]:8.1f} {p95s[1]:8.1f} {rows:5}  {pages}{flag}"
+            f"{name:30} {statistics.median(times[0]):8.1f} {p95s[0]:8.1f} {p95s[1]:8.1f} {rows:5}  {pages}{flag}"
         )
     print(f"worst p95: {worst:.1f} ms")
 
 
-async def walk(store: Store, where: JobFilter) -> tuple[int, int]:
-    """How many pages it takes to fill one, or to come to the end."""
+async def walk(store: Store, job_filter: JobFilter) -> tuple[int, int]:
+    """Read pages until there are 50 rows, or no more; return the numbers of rows and pages."""
     after, rows, pages = None, 0, 0
     while True:
-        page = await store.jobs(where, after=after, limit=PAGE)
+        page = await store.queries.jobs(job_filter, after=after, limit=PAGE)
         rows, pages, after = rows + len(page.rows), pages + 1, page.next
         if after is None or rows >= PAGE:
             return rows, pages
@@ -164,17 +168,17 @@ async def run(url: str, count: int, repeat: int, age: Any) -> None:
     await store.open()
     after: JobId | str | None = None
     for _ in range(count // 2 // 10_000):
-        after = (await store.jobs(JobFilter(), after=after, limit=10_000)).next
+        after = (await store.queries.jobs(JobFilter(), after=after, limit=10_000)).next
     assert after is not None
     await measure(store, after, repeat)
     began = time.perf_counter()
-    total = await store.count(JobFilter(args={"kind": "17"}))
+    total = await store.queries.count(JobFilter(args={"kind": "17"}))
     print(f"counted {total:,} by an argument in {time.perf_counter() - began:.1f} s")
     await store.close()
 
 
 def age(url: str, count: int) -> None:
-    """End all but the newest 10,000 of *count* jobs in the database at *url*, as if workers had."""
+    """Finish all but the newest 10,000 of *count* jobs in the database, as if workers had run them."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
             for sql in _SQLITE:
@@ -188,7 +192,7 @@ def age(url: str, count: int) -> None:
 
 @contextmanager
 def database(kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield the URL of an empty private database, and a function that ages that many jobs in it."""
+    """Yield the URL of an empty private database, and a function that ages a number of jobs in it."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="holdfast-lists-") as folder:
             url = f"sqlite:///{Path(folder) / 'jobs.db'}"

@@ -1,7 +1,8 @@
-"""What a job's body does here: one append to a file, atomic over threads and processes, about a microsecond.
+"""Marks, which each job of a benchmark appends to a file.
 
-So the driver sees from outside when the first body ran and how many did, in the same way for every queue.
-Standard library only: this runs in every queue's own environment.
+An append is atomic over threads and processes, and takes about a microsecond. From the file the driver learns
+when the first job ran, and how many have run, in the same way for every queue. Uses the standard library
+only, because it runs in each queue's own environment.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import os
 import time
 
-MARKS = "BENCH_MARKS"  #: the file's name, in the environment
+MARKS = "BENCH_MARKS"  #: the environment variable with the file's path
 
 
 @functools.cache
@@ -19,16 +20,17 @@ def _file() -> int:
 
 
 def mark() -> None:
+    """Append one byte."""
     os.write(_file(), b".")
 
 
 def mark_delay(sent: float) -> None:
-    """Write how long ago *sent* (seconds since 1970) was, in milliseconds."""
+    """Append how long ago *sent* (seconds since 1970) was, in milliseconds."""
     os.write(_file(), b"%.3f\n" % ((time.time() - sent) * 1000))
 
 
 def marked(path: str | None = None) -> int:
-    """How many bytes were written: with `mark` alone, how many bodies have run."""
+    """Return the number of bytes written: with `mark` alone, the number of jobs that have run."""
     try:
         return os.stat(path or os.environ[MARKS]).st_size
     except FileNotFoundError:

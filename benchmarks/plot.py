@@ -1,4 +1,4 @@
-"""The picture of the page, as SVG written by hand: bars of drain rate relative to the floor."""
+"""Draws the page's picture as SVG: bars of the drain rates relative to the floor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLOT = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "speed.
 NAMES: dict[Store, str] = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 PANELS = (("b2", "Drain"), ("b5", "Drain, every job fails once"))
 WIDTH, LEFT, ROW, BAR, GAP = 720, 130, 24, 14, 36
-FULL = WIDTH - LEFT - 70  #: the floor's length
+FULL = WIDTH - LEFT - 70  #: the length of the floor's bar
 
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #24292f; }
@@ -26,6 +26,7 @@ STYLE = """
 
 
 def render(results: Results) -> str:
+    """Return the SVG for these results."""
     cells = Cells(results)
     parts: list[str] = []
     y = 8
@@ -54,7 +55,7 @@ def render(results: Results) -> str:
 
 
 def shares(cells: Cells, store: Store, scenario: str) -> list[tuple[str, float]]:
-    """Each queue on this store and its share of the floor's rate, the greatest first."""
+    """Return each queue on this store with its share of the floor's rate, the greatest first."""
     floor = cells.values(FLOOR[store], scenario)
     found = [
         (subject.name, median(values))

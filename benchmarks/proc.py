@@ -1,4 +1,4 @@
-"""CPU time and memory of processes, from /proc. Other load stretches wall time; it hardly moves these."""
+"""CPU time and memory of processes, from /proc. Other load affects wall time, but hardly these."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _stats() -> Iterator[tuple[int, Stat]]:
 
 
 def cpu_of_groups(groups: Collection[int]) -> float:
-    """CPU seconds of all processes in these process groups."""
+    """Return the CPU seconds of all processes in these process groups."""
     return sum(cpu for _, (_, group, cpu) in _stats() if group in groups)
 
 
 def cpu_of_tree(root: int | None) -> float:
-    """CPU seconds of this process and all below it, with those that have ended since."""
+    """Return the CPU seconds of a process and its descendants, with those that have ended."""
     stats = dict(_stats())
     return sum(stats[pid][2] for pid in _below(root, stats) if pid in stats)
 
@@ -40,11 +40,15 @@ def _below(root: int | None, stats: dict[int, Stat]) -> set[int]:
 
 
 def group(leader: int) -> list[int]:
+    """Return the ids of the processes in the group of *leader*."""
     return [pid for pid, (_, its_group, _) in _stats() if its_group == leader]
 
 
 def backends(server: int, database: str) -> list[int]:
-    """The processes of a PostgreSQL server that work for clients of this database, by their titles."""
+    """Return the ids of a PostgreSQL server's processes for clients of this database.
+
+    They are found by their titles.
+    """
     found = []
     for pid in _below(server, dict(_stats())):
         try:
@@ -57,7 +61,7 @@ def backends(server: int, database: str) -> list[int]:
 
 
 def on_cpu(pids: Collection[int]) -> float:
-    """Seconds on a CPU of all threads of these processes, to the nanosecond, so fit for idle ones."""
+    """Return the CPU seconds of all threads of these processes, exact enough for idle ones."""
     total = 0
     for pid in pids:
         for thread in (PROC / str(pid) / "task").glob("*/schedstat"):
@@ -69,6 +73,7 @@ def on_cpu(pids: Collection[int]) -> float:
 
 
 def resident_mb(pids: Collection[int]) -> float:
+    """Return the resident memory of these processes in megabytes."""
     pages = 0
     for pid in pids:
         try:

@@ -1,7 +1,8 @@
-"""The relay against a bare confirm loop, on one private RabbitMQ and PostgreSQL: `python -m benchmarks.relay [messages]`.
+"""`python -m benchmarks.relay [messages]`: compare the relay with a bare confirm loop, on a private RabbitMQ.
 
-Prints the rate of a bare aio-pika loop with the same window, the relay's rate on the same queue type, their ratio (at least 0.6
-is wanted), and how long a message takes from its commit to the queue when all is idle (p50 of at most 20 ms).
+Prints the rate of a bare aio-pika loop with the same window, the relay's rate on the same queue type, their
+ratio (the target is at least 0.6), and the time of a message from its commit to the queue in an idle system
+(p50 of at most 20 ms).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import time
 
 import aio_pika
 
+from devservices import keeper
+from devservices.postgres import Postgres
+from devservices.rabbitmq import RabbitMq
 from holdfast import Holdfast
-from holdfast.domain.outbox import BATCH
-from tests.services import keeper
-from tests.services.postgres import Postgres
-from tests.services.rabbitmq import RabbitMq
+from holdfast.outbox.model import BATCH
 
 BODY = (
     b'{"submission": "0190a0b0-1111-7abc-8def-0123456789ab", "skill": "writing", "text": "'
@@ -29,12 +30,15 @@ IDLE = 100
 
 
 async def bare(url: str, messages: int) -> float:
-    """Messages a second: a window is published, its confirms are awaited, and so on; two windows at once, as the relay has."""
+    """Publish *messages* messages without the relay, and return the messages a second.
+
+    They are sent in windows, whose confirms are awaited, two windows at a time as the relay does.
+    """
     async with await aio_pika.connect(url) as connection:
         channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
         exchange = await channel.get_exchange("bench")
 
-        async def hand(number: int) -> None:
+        async def publish_windows(number: int) -> None:
             for _ in range(number // BATCH):
                 await asyncio.gather(
                     *(
@@ -45,65 +49,66 @@ async def bare(url: str, messages: int) -> float:
                     )
                 )
 
-        began = time.perf_counter()
-        await asyncio.gather(hand(messages // 2), hand(messages // 2))
-        return messages / (time.perf_counter() - began)
+        started = time.perf_counter()
+        await asyncio.gather(publish_windows(messages // 2), publish_windows(messages // 2))
+        return messages / (time.perf_counter() - started)
 
 
 async def relayed(app: Holdfast, messages: int) -> float:
-    engine = await app.engine()
+    """Deliver *messages* messages by the relay, and return the messages a second."""
     for _ in range(0, messages, 500):
-        await engine.publish([engine.new_message("bench", BODY, key=None, headers=None) for _ in range(500)])
-    began = time.perf_counter()
-    await app.run_relay(until_idle=True)
-    return messages / (time.perf_counter() - began)
+        await asyncio.gather(*(app.outbox.publish("bench", BODY) for _ in range(500)))
+    started = time.perf_counter()
+    await app.outbox.run_relay(until_idle=True)
+    return messages / (time.perf_counter() - started)
 
 
 async def idle(app: Holdfast, url: str) -> list[float]:
-    """Milliseconds from the answer of publish, its commit, to a consumer of the queue."""
+    """Return the milliseconds of messages from the return of `publish`, after its commit, to a consumer."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
-    relaying = asyncio.create_task(app.run_relay())
+    relay_task = asyncio.create_task(app.outbox.run_relay())
     async with await aio_pika.connect(url) as connection:
         channel = await connection.channel()
         queue = await channel.get_queue("bench")
         await queue.purge()
 
-        async def note(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        async def on_message(message: aio_pika.abc.AbstractIncomingMessage) -> None:
             arrived.put_nowait(time.perf_counter())
             await message.ack()
 
-        await queue.consume(note)
-        spans = []
+        await queue.consume(on_message)
+        milliseconds = []
         for _ in range(IDLE):
-            await app.publish("bench", BODY)
+            await app.outbox.publish("bench", BODY)
             committed = time.perf_counter()
-            spans.append((await arrived.get() - committed) * 1000)
+            milliseconds.append((await arrived.get() - committed) * 1000)
             await asyncio.sleep(0.02)
-    relaying.cancel()
-    await asyncio.gather(relaying, return_exceptions=True)
-    return spans
+    relay_task.cancel()
+    await asyncio.gather(relay_task, return_exceptions=True)
+    return milliseconds
 
 
 async def measure(database: str, broker: str, messages: int) -> None:
+    """Measure and print all figures."""
     app = Holdfast(database)
     await app.migrate()
     app.topic("bench", to=broker, exchange="bench", queue="bench", declare=True)
     async with app:
-        await app.publish("bench", b"declares the queue")
-        await app.run_relay(until_idle=True)
+        await app.outbox.publish("bench", b"declares the queue")
+        await app.outbox.run_relay(until_idle=True)
         ratios = []
         for number in range(ROUNDS):
-            floor = await bare(broker, messages)
-            ours = await relayed(app, messages)
-            ratios.append(ours / floor)
+            bare_rate = await bare(broker, messages)
+            relay_rate = await relayed(app, messages)
+            ratios.append(relay_rate / bare_rate)
             print(
-                f"round {number + 1}: bare {floor:7,.0f}/s   relay {ours:7,.0f}/s   ratio {ours / floor:.2f}"
+                f"round {number + 1}: bare {bare_rate:7,.0f}/s   relay {relay_rate:7,.0f}/s   ratio {relay_rate / bare_rate:.2f}"
             )
-        print(f"ratio, median of {ROUNDS}: {statistics.median(ratios):.2f} (at least 0.6 is wanted)")
-        spans = sorted(await idle(app, broker))
+        print(f"ratio, median of {ROUNDS}: {statistics.median(ratios):.2f} (target: at least 0.6)")
+        milliseconds = sorted(await idle(app, broker))
         print(
-            f"commit to broker, idle: p50 {statistics.median(spans):.1f} ms (at most 20 is wanted),"
-            f" p95 {spans[int(len(spans) * 0.95)]:.1f} ms"
+            f"commit to broker, idle: p50 {statistics.median(milliseconds):.1f} ms (target: at most 20),"
+            f" p95 {milliseconds[int(len(milliseconds) * 0.95)]:.1f} ms"
         )
 
 

@@ -1,7 +1,7 @@
-"""From cells to figures: values by round, ratios within a round, and our targets beside them.
+"""Computes figures from cells: values by round, ratios within a round, and comparisons with the targets.
 
-On a shared machine a rate means little by itself. A ratio is taken between two cells of the same round, minutes or seconds
-apart; what is told is the median over the rounds, with the least and the greatest.
+On a shared machine a rate alone means little. A ratio is taken between two cells of the same round, measured
+seconds or minutes apart. Reported are the median over the rounds, the minimum and the maximum.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ PEERS = {
 
 
 def load() -> Results:
+    """Read the results of the last full run."""
     results: Results = json.loads(RESULTS.read_text())
     return results
 
 
 def rounded(value: Any) -> Any:
-    """To four digits: more is noise, and makes the file long."""
+    """Round numbers to four digits. Further digits are noise."""
     if isinstance(value, list):
         return [rounded(item) for item in value]
     if isinstance(value, float):
@@ -39,7 +40,7 @@ def rounded(value: Any) -> Any:
 
 
 class Cells:
-    """The cells of the rounds that count."""
+    """The complete cells of a run, without those of the trial round."""
 
     def __init__(self, results: Results) -> None:
         self._cells = [
@@ -49,6 +50,7 @@ class Cells:
         ]
 
     def values(self, subject: str, scenario: str, figure: str = "rate") -> ByRound:
+        """Return a figure by round."""
         return {
             cell["round"]: float(cell[figure])
             for cell in self._cells
@@ -56,15 +58,17 @@ class Cells:
         }
 
     def middle(self, subject: str, scenario: str, figure: str = "rate") -> float | None:
+        """Return the median of a figure; None if it was not measured."""
         found = self.values(subject, scenario, figure)
         return median(found.values()) if found else None
 
     def subjects(self) -> list[str]:
+        """Return the names of the measured subjects."""
         measured = {cell["subject"] for cell in self._cells}
         return [subject.name for subject in SUBJECTS if subject.name in measured]
 
     def best_names(self, store: Store, scenario: str) -> str:
-        """Who was the best peer, in any of the rounds."""
+        """Return the names of the peers that were the best in a round."""
         best = self.best_peer(store, scenario)
         found = [
             peer
@@ -74,7 +78,7 @@ class Cells:
         return ", ".join(found)
 
     def best_peer(self, store: Store, scenario: str, figure: str = "rate") -> ByRound:
-        """In each round the best of the peers on this store."""
+        """Return the highest figure of the peers on this store, by round."""
         best: ByRound = {}
         for peer in PEERS[store]:
             for number, value in self.values(peer, scenario, figure).items():
@@ -83,6 +87,7 @@ class Cells:
 
 
 def ratios(over: ByRound, under: ByRound) -> list[float]:
+    """Return the ratio within each round that has both values."""
     return [over[number] / under[number] for number in sorted(over) if under.get(number)]
 
 
@@ -93,25 +98,29 @@ Compute = Callable[[Cells], list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
+    """A target for one figure of Holdfast."""
+
     store: Store
     what: str  #: what is measured
-    compare: str  #: and beside what
+    compare: str  #: what it is compared with
     bound: float
-    compute: Compute  #: one value a round
+    compute: Compute  #: returns one value for each round
     unit: str = "×"
-    least: bool = True  #: the bound is a least; else a most
-    beside_peers: str = ""  #: the scenario, where the best peer's name belongs into the row
+    least: bool = True  #: whether the bound is a minimum; else a maximum
+    beside_peers: str = ""  #: the scenario, if the row shows the best peer's name
 
     @property
-    def wanted(self) -> str:
+    def bound_text(self) -> str:
         return f"{'≥' if self.least else '≤'} {_number(self.bound)}{_spaced(self.unit)}"
 
     def met(self, values: list[float]) -> bool | None:
+        """Return whether the median of *values* meets the target; None without values."""
         if not values:
             return None
         return median(values) >= self.bound if self.least else median(values) <= self.bound
 
-    def told(self, values: list[float]) -> str:
+    def text(self, values: list[float]) -> str:
+        """Return the median of *values* as text, with the minimum and the maximum."""
         if not values:
             return "–"
         middle = f"{_number(median(values))}{_spaced(self.unit)}"
@@ -203,7 +212,7 @@ MET = {True: "met", False: "missed", None: "not measured"}
 
 
 def target_rows(results: Results, store: Store) -> list[list[str]]:
-    """What, beside what, our figure, the target, and whether it is met."""
+    """Return a row for each target: what, compared with what, our figure, the target, the verdict."""
     cells = Cells(results)
     rows = []
     for target in TARGETS:
@@ -211,13 +220,15 @@ def target_rows(results: Results, store: Store) -> list[list[str]]:
             values = target.compute(cells)
             names = cells.best_names(store, target.beside_peers) if target.beside_peers else ""
             compare = f"{target.compare} ({names})" if names else target.compare
-            rows.append([target.what, compare, target.told(values), target.wanted, MET[target.met(values)]])
+            rows.append(
+                [target.what, compare, target.text(values), target.bound_text, MET[target.met(values)]]
+            )
     return rows
 
 
 TARGET_HEAD = ["what", "compared", "Holdfast", "target", ""]
 
-# --- everybody
+# --- all subjects
 
 PEER_HEAD = [
     "queue",
@@ -239,6 +250,7 @@ PEER_HEAD = [
 
 
 def peer_rows(results: Results, store: Store) -> list[list[str]]:
+    """Return a row of figures for each measured subject."""
     cells = Cells(results)
     return [
         _peer_row(cells, subject.name, store)
@@ -285,15 +297,16 @@ def _share(values: list[float]) -> str:
 
 
 def as_text(results: Results) -> str:
+    """Return all tables and failures as text for a terminal."""
     parts = []
     for store, name in (("postgres", "PostgreSQL"), ("sqlite", "SQLite")):
         parts += [f"{name}: Holdfast and its targets", _grid([TARGET_HEAD, *target_rows(results, store)]), ""]  # type: ignore[arg-type]
-        parts += [f"{name}: everybody", _grid([PEER_HEAD, *peer_rows(results, store)]), ""]  # type: ignore[arg-type]
+        parts += [f"{name}: all queues", _grid([PEER_HEAD, *peer_rows(results, store)]), ""]  # type: ignore[arg-type]
     return "\n".join([*parts, *failures(results)])
 
 
 def failures(results: Results) -> list[str]:
-    """A line for each cell without a figure: what is missing must be seen."""
+    """Return a line for each cell that has no figure."""
     return [
         f"No figure: {cell['subject']}, {cell['scenario']}, round {cell['round']}: {_why(cell)}"
         for cell in results["cells"]
@@ -303,7 +316,8 @@ def failures(results: Results) -> list[str]:
 
 def _why(cell: dict[str, Any]) -> str:
     return str(
-        cell.get("error") or f"{cell['unfinished']} of {cell['n']} jobs were left after {cell['seconds']} s"
+        cell.get("error")
+        or f"{cell['unfinished']} of {cell['n']} jobs were unfinished after {cell['seconds']} s"
     )
 
 

@@ -1,7 +1,7 @@
-"""What is measured: each scenario makes the figures of one cell, alike for every subject.
+"""The scenarios: each measures the figures of one cell, in the same way for every subject.
 
-A drain is timed from the first job's body (worker start-up is left out) to the moment the store itself says that nothing
-is unfinished, not to the last body.
+A drain is timed from the first job's start, so without the worker's start-up, until the store has no
+unfinished job, not until the last job has run.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ DRAIN_LIMIT = 40.0
 
 @dataclass
 class Plan:
-    """How long to measure, and what is known of each subject."""
+    """The lengths of measurements, and the sizes and rates of subjects known so far."""
 
     seconds: float = 1.2
     backlog: int = 300_000  #: future jobs
     held: float = 60.0  #: how long the snapshot is held
-    window: float = 10.0  #: of which this is measured, and as much before it
+    window: float = 10.0  #: how long the rate is measured, at its end and before it
     idle: float = 8.0
     pulses: int = 150  #: jobs of the latency cell
     sizes: dict[str, int] = field(default_factory=dict)
     rates: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def size(self, subject: Subject) -> int:
+        """Return the subject's worker size: the best of the trial, or else the largest."""
         return self.sizes.get(subject.name, subject.sizes[-1])
 
     def jobs(self, subject: Subject, scenario: str = "b2") -> int:
-        """As many as it will run in the time of a cell."""
+        """Return the number of jobs that the subject is expected to run in the time of a cell."""
         drain = self.rates.get((subject.name, "b2"), subject.rate)
         guess = drain * subject.retries if scenario == "b5" else drain
         rate = self.rates.get((subject.name, scenario), guess)
@@ -52,9 +53,10 @@ class Plan:
 
 
 def b1(arena: Arena, subjects: list[Subject], plan: Plan) -> dict[str, Figures]:
-    """Enqueue: one durable job a call, many in one call, and a hundred callers at once.
+    """Measure enqueueing: one durable job a call, many in one call, and a hundred callers at once.
 
-    A single call is bound by the disk, whose speed changes from second to second: all take turns, in short slices.
+    A single call is bound by the disk, whose speed changes from second to second, so the subjects take turns
+    in short slices.
     """
     slice_seconds = plan.seconds / SLICES
     slices: dict[str, list[Figures]] = {subject.name: [] for subject in subjects}
@@ -88,7 +90,7 @@ def b1(arena: Arena, subjects: list[Subject], plan: Plan) -> dict[str, Figures]:
 
 
 def _summed(name: str, parts: list[Figures]) -> Figures:
-    """The rate over all slices, and CPU microseconds a job."""
+    """Return the rate over all slices, and CPU microseconds per job."""
     jobs = sum(part["n"] for part in parts)
     found: Figures = {name: jobs / sum(part["n"] / part["rate"] for part in parts)}
     if "server" in parts[0]:
@@ -101,7 +103,10 @@ Step = Callable[[Subject, Client, Figures], None]
 
 
 class Together:
-    """Several subjects with an open store at the same time. One that fails gets an error, and drops out."""
+    """Several subjects with open stores at the same time.
+
+    A subject that fails gets an error and takes no further part.
+    """
 
     def __init__(self, arena: Arena, subjects: list[Subject]) -> None:
         self.found: dict[str, Figures] = {subject.name: {} for subject in subjects}
@@ -120,6 +125,7 @@ class Together:
         self.stack.close()
 
     def each(self, step: Step) -> None:
+        """Run *step* for each subject that has not failed."""
         for subject in self._subjects:
             found = self.found[subject.name]
             if "error" not in found:
@@ -130,7 +136,7 @@ class Together:
 
 
 def b2(arena: Arena, subject: Subject, plan: Plan, count: int = 1) -> Figures:
-    """Drain what is there by one worker process."""
+    """Measure a drain by *count* worker processes."""
     jobs, size = plan.jobs(subject), plan.size(subject)
     with arena.place(subject) as client:
         client.call("fill", task="noop", count=jobs)
@@ -138,19 +144,19 @@ def b2(arena: Arena, subject: Subject, plan: Plan, count: int = 1) -> Figures:
 
 
 def b3(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """How late does a job begin, on an idle worker?"""
+    """Measure the delay from enqueueing a job to its start on an idle worker."""
     warm_up = 20
-    wanted = 1 + warm_up + plan.pulses
+    expected = 1 + warm_up + plan.pulses
     with arena.place(subject) as client, arena.workers(subject, plan.size(subject)) as workers:
-        client.tell("latency", count=plan.pulses, gap=0.015, warm_up=warm_up)
+        client.send("latency", count=plan.pulses, gap=0.015, warm_up=warm_up)
         arena.wait_for_first(subject, workers)
         client.answer()
         until = time.monotonic() + 10
-        while len(late := arena.marks(subject).read_text().split()) < wanted and time.monotonic() < until:
+        while len(lines := arena.marks(subject).read_text().split()) < expected and time.monotonic() < until:
             time.sleep(0.02)
-    delays = sorted(float(text) for text in late[1 + warm_up :])
-    if len(delays) < plan.pulses:  # those that are missing would be the slowest
-        raise CellFailed(f"only {len(delays)} of {plan.pulses} jobs began")
+    delays = sorted(float(text) for text in lines[1 + warm_up :])
+    if len(delays) < plan.pulses:  # the missing ones would be the slowest
+        raise CellFailed(f"only {len(delays)} of {plan.pulses} jobs started")
 
     def quantile(share: float) -> float:
         return delays[min(len(delays) - 1, int(len(delays) * share))]
@@ -159,12 +165,12 @@ def b3(arena: Arena, subject: Subject, plan: Plan) -> Figures:
 
 
 def b4(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """Drain by two worker processes."""
+    """Measure a drain by two worker processes."""
     return b2(arena, subject, plan, count=2)
 
 
 def b5(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """Drain where every job fails once: two attempts a job."""
+    """Measure a drain in which every job fails once, so has two attempts."""
     jobs, size = plan.jobs(subject, "b5"), plan.size(subject)
     with arena.place(subject) as client:
         client.call("fill", task="fail", count=jobs)
@@ -172,7 +178,7 @@ def b5(arena: Arena, subject: Subject, plan: Plan) -> Figures:
 
 
 def b6(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """Drain as in b2, and then the same with many future jobs in the store."""
+    """Measure a drain as in b2, and then with many future jobs in the store."""
     plain = b2(arena, subject, plan)
     if "unfinished" in plain:
         return plain
@@ -192,19 +198,19 @@ def _drain(arena: Arena, subject: Subject, size: int, jobs: int, bodies: int, co
         arena.workers(subject, size, count) as workers,
     ):
         arena.wait_for_first(subject, workers)
-        began = time.perf_counter()
+        started = time.perf_counter()
         groups = {worker.pid for worker in workers}
         own, server = proc.cpu_of_groups(groups), arena.server_cpu(subject)
         until = time.monotonic() + DRAIN_LIMIT
         arena.wait_for_marks(subject, bodies, workers, until)
-        while (left := counter.unfinished()) > 0 and time.monotonic() < until:
+        while (unfinished := counter.unfinished()) > 0 and time.monotonic() < until:
             time.sleep(0.01)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         own, server = proc.cpu_of_groups(groups) - own, arena.server_cpu(subject) - server
         runs = marked(str(arena.marks(subject)))
-    if left <= 0 and runs < bodies:
-        raise CellFailed(f"nothing is unfinished, but only {runs} of {bodies} bodies ran")
-    done = jobs - max(left, 0)
+    if unfinished <= 0 and runs < bodies:
+        raise CellFailed(f"no job is unfinished, but only {runs} of {bodies} runs were marked")
+    done = jobs - max(unfinished, 0)
     found: Figures = {
         "rate": done / seconds,
         "n": jobs,
@@ -214,11 +220,11 @@ def _drain(arena: Arena, subject: Subject, size: int, jobs: int, bodies: int, co
         "worker_us": own / max(done, 1) * 1e6,
         "server_us": server / max(done, 1) * 1e6,
     }
-    return found | ({"unfinished": left} if left > 0 else {})
+    return found | ({"unfinished": unfinished} if unfinished > 0 else {})
 
 
 def wal(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """Bytes of write-ahead log a job, enqueued and run in batches of a hundred."""
+    """Measure the bytes of write-ahead log per job, enqueued and run in batches of a hundred."""
     jobs = max(1000, min(10_000, plan.jobs(subject)))
     with arena.place(subject) as client:
         start = arena.wal()
@@ -237,13 +243,13 @@ def wal(arena: Arena, subject: Subject, plan: Plan) -> Figures:
 
 
 def snapshot(arena: Arena, subject: Subject, plan: Plan) -> Figures:
-    """A producer and a worker, first free, then beside a snapshot that somebody keeps open."""
-    settle = 3.0
+    """Measure a producer and a worker, first alone, then beside a snapshot that is held open."""
+    warm_up_seconds = 3.0
     path = str(arena.marks(subject))
     with arena.place(subject) as client, arena.workers(subject, plan.size(subject)) as workers:
-        client.tell("produce", seconds=settle + plan.window + plan.held + 2, batch=500, backlog=5000)
+        client.send("produce", seconds=warm_up_seconds + plan.window + plan.held + 2, batch=500, backlog=5000)
         arena.wait_for_first(subject, workers)
-        time.sleep(settle)
+        time.sleep(warm_up_seconds)
         free = _pace(path, plan.window, workers)
         with psycopg.connect(arena.url(subject)) as holder:
             holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -256,16 +262,16 @@ def snapshot(arena: Arena, subject: Subject, plan: Plan) -> Figures:
 
 
 def _pace(path: str, seconds: float, workers: list[Worker]) -> float:
-    """Bodies a second over so many seconds."""
-    count, began = marked(path), time.perf_counter()
+    """Return the jobs a second over the next *seconds*. Raises `CellFailed` when a worker has ended."""
+    count, started = marked(path), time.perf_counter()
     time.sleep(seconds)
     if any(worker.poll() is not None for worker in workers):
         raise CellFailed("the worker ended")
-    return (marked(path) - count) / (time.perf_counter() - began)
+    return (marked(path) - count) / (time.perf_counter() - started)
 
 
 def b7(arena: Arena, subjects: list[Subject], plan: Plan) -> dict[str, Figures]:
-    """An idle worker after one job: CPU and memory. All at once, for they do nothing."""
+    """Measure CPU and memory of idle workers that have run one job. All subjects are measured at once."""
     workers: dict[str, Worker] = {}
     before: dict[str, tuple[float, float]] = {}
 
@@ -299,7 +305,7 @@ def b7(arena: Arena, subjects: list[Subject], plan: Plan) -> dict[str, Figures]:
     return together.found
 
 
-#: Those that measure one subject after the other, and those that measure all of them in turns.
+#: The scenarios that measure one subject at a time, and those that measure all subjects in turn.
 ALONE: dict[str, Callable[[Arena, Subject, Plan], Figures]] = {
     "b2": b2,
     "b3": b3,
@@ -311,12 +317,16 @@ ALONE: dict[str, Callable[[Arena, Subject, Plan], Figures]] = {
 }
 TOGETHER: dict[str, Callable[[Arena, list[Subject], Plan], dict[str, Figures]]] = {"b1": b1, "b7": b7}
 EVERY = ("b1", "b2", "b3", "b4", "b5", "b6", "wal", "snapshot", "b7")
-ONCE = ("wal", "snapshot", "b7")  #: in the first round only: they hardly vary, or take long
-RACES = ("b2", "b5")  #: where peers take part in every round, for our targets name them
+ONCE = ("wal", "snapshot", "b7")  #: measured in the first round only, because they hardly vary or take long
+RACES = ("b2", "b5")  #: peers take part in every round, because targets refer to them
 
 
 def taking_part(subjects: list[Subject], scenario: str, number: int) -> list[Subject]:
-    """All in the first round, but for what takes too long; then those whose ratios are our targets."""
+    """Return the subjects to measure in this round.
+
+    In the first round these are all subjects, except where that takes too long; later those that targets
+    refer to.
+    """
     if scenario in ONCE and number > 1:
         return []
     found = [

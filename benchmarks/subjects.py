@@ -1,4 +1,4 @@
-"""Who is measured: two floors, Holdfast on both stores, and the queues it is measured beside."""
+"""The subjects of the benchmark: two floors, Holdfast on both stores, and other queues."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ Role = Literal["floor", "holdfast", "peer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
+    """A queue that is measured."""
+
     name: str
     role: Role
     store: Store
     adapter: str  #: a module of benchmarks.adapters
     sizes: tuple[int, ...]  #: of a worker; the best in the trial round is used
-    unfinished: str  #: SQL: how many jobs are not finished, without those due in the future; {put} is how many were put
-    packages: tuple[str, ...] = ()  #: what its own environment holds; empty: this environment
-    worker: tuple[str, ...] = ()  #: its own command for a worker, after the interpreter; {size} is filled in
+    unfinished: (
+        str  #: SQL that counts unfinished jobs, without future ones; {put} is the number of enqueued jobs
+    )
+    packages: tuple[str, ...] = ()  #: to install in its own environment; empty to use this environment
+    worker: tuple[
+        str, ...
+    ] = ()  #: the arguments of its worker's command, after the interpreter; {size} is filled in
     environment: tuple[tuple[str, str], ...] = ()  #: for its worker
-    rate: int = 1000  #: a first guess at its drain, until the trial round says more
-    retries: float = 0.4  #: a first guess at the share of that rate which is left when every job fails once
-    fast: bool = True  #: one of those to beat; the others are measured less, to save time
+    rate: int = 1000  #: an estimate of its drain rate, until the trial round
+    retries: float = 0.4  #: an estimate of that rate's share that remains when every job fails once
+    fast: bool = True  #: False for queues that are measured less often, to save time
 
     @property
     def label(self) -> str:
@@ -171,11 +177,14 @@ SUBJECTS = (
 )
 FLOOR: dict[Store, str] = {"postgres": "limit_pg", "sqlite": "limit_sqlite"}
 OURS: dict[Store, str] = {"postgres": "holdfast_pg", "sqlite": "holdfast_sqlite"}
-#: Not here: absurd-sdk 0.5.1, for its tables are in its repository and not in its package.
+#: absurd-sdk 0.5.1 is missing, because its tables are in its repository and not in its package.
 
 
 def chosen(names: str | None, *, fast: bool = False) -> list[Subject]:
-    """Those in a comma-separated list; without one all, or the fast ones. The floors and Holdfast always come along."""
+    """Return the subjects to measure: the floors, Holdfast, and some peers.
+
+    The peers are those in the comma-separated *names*, or else all, or only the *fast* ones.
+    """
     wanted = None if names is None else {name for name in names.split(",") if name}
     if wanted is not None and (unknown := wanted - {subject.name for subject in SUBJECTS}):
         known = ", ".join(subject.name for subject in SUBJECTS if subject.role == "peer")

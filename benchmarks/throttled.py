@@ -1,7 +1,8 @@
-"""`python -m benchmarks.throttled`: reports whose model answers 429 with Retry-After to half of the calls, for a while.
+"""`python -m benchmarks.throttled`: run reports whose model answers half of the calls with 429 for a while.
 
-Told at the end: how many calls were begun inside a wait that the model had stated, and how soon after the last of these waits the
-reports went on as quickly as before. Two real workers, a private PostgreSQL; nothing outside of this machine is called.
+Printed at the end: how many calls were made within a Retry-After of the model, and how long after the last of
+these waits the reports were as fast as before. Uses two real workers and a private PostgreSQL, and calls
+nothing outside this machine.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from devservices.postgres import Postgres
 from systems.reports.samples import invoice
 from systems.reports.settings import Settings
 from systems.reports.tasks import build
-from tests.services.postgres import Postgres
 from tests.systems.provider.providers import ROOT, RunningProvider
 
-#: A call of the other worker may be on its way when the answer comes that states the wait.
-ON_ITS_WAY = 0.25
+#: A call that the other worker made this soon after a refusal may have been in flight, in seconds.
+IN_FLIGHT = 0.25
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throttled", description=__doc__)
     parser.add_argument("--documents", type=int, default=3000)
     parser.add_argument("--after", type=int, default=10, help="the seconds of Retry-After")
-    parser.add_argument("--seconds", type=int, default=25, help="how long half of the calls are answered so")
+    parser.add_argument("--seconds", type=int, default=25, help="how long half of the calls get a 429")
     parser.add_argument("--latency-ms", type=int, default=100, help="of each call")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server, provider = stack.enter_context(Postgres()), stack.enter_context(RunningProvider())
-        return asyncio.run(_run(given, folder, server.create_database("reports"), provider))
+        return asyncio.run(_run(options, folder, server.create_database("reports"), provider))
 
 
-async def _run(given: argparse.Namespace, folder: Path, url: str, provider: RunningProvider) -> int:
+async def _run(options: argparse.Namespace, folder: Path, url: str, provider: RunningProvider) -> int:
     for name in ("documents", "out"):
         (folder / name).mkdir()
-    for number in range(given.documents):
+    for number in range(options.documents):
         (folder / "documents" / f"{number}.txt").write_text(invoice(number))
     settings = {
         "DATABASE_URL": url,
@@ -56,29 +57,29 @@ async def _run(given: argparse.Namespace, folder: Path, url: str, provider: Runn
     reports = build(Settings.read(settings))
     await reports.app.migrate()
     async with reports.app as app:
-        calls = [{"source": f"{n}.txt", "schema": "invoice"} for n in range(given.documents)]
+        calls = [{"source": f"{n}.txt", "schema": "invoice"} for n in range(options.documents)]
         await reports.report.enqueue_many(calls)
-        provider.fault(latency_ms=given.latency_ms)
+        provider.fault(latency_ms=options.latency_ms)
         workers = [_start_worker(settings) for _ in range(2)]
         try:
-            await _until(lambda: _answered(provider) >= given.documents // 10)
+            await _until(lambda: _answered(provider) >= options.documents // 10)
             throttled = time.monotonic()
             provider.fault(
                 status=429,
-                retry_after=given.after,
+                retry_after=options.after,
                 percent=50,
-                latency_ms=given.latency_ms,
-                seconds=given.seconds,
+                latency_ms=options.latency_ms,
+                seconds=options.seconds,
             )
-            await asyncio.sleep(given.seconds)
-            provider.fault(latency_ms=given.latency_ms)
-            await _until(lambda: _answered(provider) >= given.documents)
-            counts = await app.counts()
+            await asyncio.sleep(options.seconds)
+            provider.fault(latency_ms=options.latency_ms)
+            await _until(lambda: _answered(provider) >= options.documents)
+            counts = await app.jobs.counts()
         finally:
             for worker in workers:
                 worker.terminate()
                 worker.wait()
-    return _tell(given, provider.calls(), throttled, counts)
+    return _report(options, provider.calls(), throttled, counts)
 
 
 def _start_worker(settings: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -90,38 +91,41 @@ def _answered(provider: RunningProvider) -> int:
     return sum(call["status"] == 200 for call in provider.calls())
 
 
-async def _until(is_so: Any, seconds: float = 600.0) -> None:
+async def _until(condition: Any, seconds: float = 600.0) -> None:
     until = time.monotonic() + seconds
-    while not is_so():
+    while not condition():
         if time.monotonic() > until:
-            raise SystemExit("this takes too long: nothing moves, or the machine is slow")
+            raise SystemExit("this takes too long: the reports are stuck, or the machine is slow")
         await asyncio.sleep(0.5)
 
 
-def _tell(
-    given: argparse.Namespace, calls: list[dict[str, Any]], throttled: float, counts: dict[str, int]
+def _report(
+    options: argparse.Namespace, calls: list[dict[str, Any]], throttled: float, counts: dict[str, int]
 ) -> int:
-    """The model is on this machine, and tells the monotonic moment at which each call began."""
+    """Print the figures, and return 0 if the targets are met.
+
+    The model is on this machine, and reports the monotonic time at which each call started.
+    """
     good = sorted(call["at"] for call in calls if call["status"] == 200)
-    refusals = sorted(call["at"] + given.latency_ms / 1000 for call in calls if call["status"] == 429)
+    refusals = sorted(call["at"] + options.latency_ms / 1000 for call in calls if call["status"] == 429)
     inside = [
         call["at"]
         for call in calls
-        if any(told + ON_ITS_WAY < call["at"] < told + given.after - 0.05 for told in refusals)
+        if any(refused + IN_FLIGHT < call["at"] < refused + options.after - 0.05 for refused in refusals)
     ]
     before = [at for at in good if at < throttled]
     rate = len(before) / max(0.001, throttled - before[0])
-    last = refusals[-1] + given.after
+    last = refusals[-1] + options.after
     full = next(
         (at for at in good if sum(at - 1 <= other < at for other in good) >= 0.8 * rate and at > last), None
     )
     recovered = None if full is None else max(0.0, full - 1 - last)
     print(
-        f"calls            {len(calls):,}: {len(good):,} answered, {len(refusals):,} told to wait {given.after} s"
+        f"calls            {len(calls):,}: {len(good):,} answered, {len(refusals):,} told to wait {options.after} s"
     )
-    print(f"inside a wait    {len(inside)} calls (none may be)")
+    print(f"inside a wait    {len(inside)} calls (target: none)")
     print(f"before           {rate:.0f} reports a second")
-    print(f"recovered after  {'never' if recovered is None else f'{recovered:.1f} s'} (at most 5 s)")
+    print(f"recovered after  {'never' if recovered is None else f'{recovered:.1f} s'} (target: at most 5 s)")
     print(f"states           {counts}")
     return 0 if not inside and recovered is not None and recovered <= 5 else 1
 

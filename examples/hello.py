@@ -1,7 +1,7 @@
-"""A first app: one task that fails at first, one for the CPU, one that cannot succeed.
+"""A first app: a task that fails at first, a task that needs the CPU, and a task that cannot succeed.
 
-make run                        start it: a worker on holdfast.db, until Ctrl-C
-python -m examples.hello        enqueue a few jobs and print how they end (it brings a worker of its own)
+make run                        run a worker on holdfast.db, until Ctrl-C
+python -m examples.hello        enqueue a few jobs, run them by a worker, and print how they end
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ app = Holdfast()  # sqlite:///holdfast.db, unless HOLDFAST_DATABASE_URL says oth
 
 @app.task(retry=Retry(3, base="500ms", jitter="none"))
 async def greet(name: str) -> str:
-    """Fails twice, as a network does, and is tried again."""
+    """Fail twice, as a network may, and succeed in the third attempt."""
     attempt = current_job().attempt
     if attempt < 3:
         raise ConnectionError(f"the network blinked in attempt {attempt}")
@@ -24,7 +24,7 @@ async def greet(name: str) -> str:
 
 @app.task(execute="process", timeout="1m")
 def count_primes(below: int) -> int:
-    """Runs in a process of its own, so it keeps nobody waiting and can be stopped."""
+    """Count primes in a separate process, which blocks no other job and can be stopped."""
     sieve = bytearray([1]) * below
     sieve[:2] = b"\0\0"
     for number in range(2, int(below**0.5) + 1):
@@ -35,7 +35,7 @@ def count_primes(below: int) -> int:
 
 @app.task
 def send_invoice(to: str) -> None:
-    """No retry can help, and it says so: the job ends as a dead letter."""
+    """Raise `Fatal`, because no retry can help: the job becomes a dead letter."""
     if "@" not in to:
         raise Fatal(f"{to!r} is not an address", code="BAD_ADDRESS")
 

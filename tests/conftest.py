@@ -1,21 +1,21 @@
-"""Private servers for the tests. A test that asks for one carries the marker `service` by itself.
+"""Fixtures for private servers. A test that uses one gets the marker `service`.
 
 | fixture            | scope    | gives                                                                    |
 |--------------------|----------|--------------------------------------------------------------------------|
 | `postgres`         | session  | a running `Postgres`, the system's version; one for each process          |
-| `postgres_url`     | function | the URL of an empty database on it, with our schema                      |
+| `postgres_url`     | function | the URL of a new database on it, with our schema                         |
 | `empty_postgres`   | function | the same without our schema; there is an `empty_postgres18`, too          |
 | `sqlite_url`       | function | the URL of a new SQLite file, with our schema                             |
 | `database_url`     | function | of both, one after the other                                              |
 | `store_url`        | function | of those and `memory://`                                                  |
 | `postgres_proxy`   | function | a `Proxy` before it: `postgres_proxy.route(postgres_url)`                 |
 | `postgres18`       | session  | the same as `postgres`, version 18                                        |
-| `durable_postgres` | function | a server of one's own with fsync on, to be killed and started again       |
+| `durable_postgres` | function | a server for one test, with fsync on, to be killed and started again       |
 | `pgbouncer`        | session  | a running `PgBouncer` in transaction mode before `postgres`               |
 | `pgbouncer_url`    | function | the URL of `postgres_url`'s database through it, with `?prepare=off`      |
 | `rabbitmq`         | session  | a running `RabbitMq`                                                      |
 | `rabbitmq_url`     | session  | its amqp:// address; queues of each test have names of their own          |
-| `own_rabbitmq`     | module   | the same, to be killed; it runs again afterwards                          |
+| `own_rabbitmq`     | module   | the same, for tests that kill it; it runs again afterwards                |
 | `redis_server`     | session  | a running `RedisServer`                                                   |
 | `nats_server`      | session  | a running `NatsServer`                                                    |
 """
@@ -33,14 +33,15 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from tests.services import keeper
-from tests.services.databases import emptied_database, new_database, new_file
-from tests.services.nats import NatsServer
-from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import NotInstalled, Postgres, in_memory
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
+from devservices import keeper
+from devservices.nats import NatsServer
+from devservices.pgbouncer import PgBouncer
+from devservices.postgres import Postgres
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
+from devservices.server import NotInstalled, memory_folder
+from tests.databases import new_database, new_file
 
 SERVICES = {
     "postgres",
@@ -52,30 +53,30 @@ SERVICES = {
     "redis_server",
     "nats_server",
 }
-#: Tests that share servers, or what is kept there, or what they compute: all of a module run in one process, in their order.
+#: The tests of a module share servers, their data or computed values: they run in one process, in their order.
 TOGETHER = (
     "tests/client/",
     "tests/server/",
     "tests/systems/",
-    "tests/unit/simulate/",
-    "tests/unit/test_seams.py",
+    "tests/simulate/",
+    "tests/project/test_seams.py",
 )
-#: RabbitMQ takes longer to start than these take to run: one process has it for all of them.
+#: RabbitMQ takes longer to start than these tests take: one process starts it and runs all of them.
 AT_THE_BROKER = (
     "tests/dispatch/",
-    "tests/transports/",
+    "tests/outbox/transports/",
     "tests/e2e/faults/test_relay.py",
     "tests/torture/test_torture.py::test_a_short_torture_with_brokers",
     "tests/systems/grading/test_celery_plugin.py",
     "tests/systems/grading/test_failure_modes.py",
 )
-#: Chromium takes both cores by itself, with a priority of its own: two at a time leave nothing to the others.
+#: One Chromium takes both cores: two at a time leave nothing for other tests.
 AT_THE_BROWSER = ("tests/systems/screenshots/", "tests/systems/converter/test_page.py")
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
 
-#: Fewer than a hundred, for the time of a run: a change is tried with less. `--hypothesis-profile=default` tries more, and others.
+#: Fewer than the usual hundred examples, to save time. `--hypothesis-profile=default` tries more, and different ones.
 hypothesis.settings.register_profile("suite", hypothesis.settings.get_profile("ci"), max_examples=40)
 #: For `make quick`, which has to take seconds.
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("ci"), max_examples=5)
@@ -91,13 +92,13 @@ def group_of(test_id: str) -> str | None:
 
 
 def pytest_configure() -> None:
-    # A run in the background ignores Ctrl-C, and so would every process that the tests start.
+    # A background run ignores SIGINT, and every process that the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Our servers have no TLS: to ask for it costs each connection a millisecond.
+    # The servers have no TLS, and asking for it costs each connection a millisecond.
     os.environ.setdefault("PGSSLMODE", "disable")
     # Webhooks on PostgreSQL need one.
     os.environ.setdefault("HOLDFAST_SECRET", "the key of the apps of the tests")
-    memory = in_memory()
+    memory = memory_folder()
     if memory is not None:  # for the folders of the tests, with thousands of small files
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
@@ -115,7 +116,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def logs_as_they_were() -> Iterator[None]:
-    """A command that is called in this process sets up its logs, as it does in its own."""
+    """Undo the set-up of logs by a command that a test calls in this process."""
     yield
     ours = logging.getLogger("holdfast")
     ours.handlers.clear()
@@ -149,8 +150,8 @@ def durable_postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
-    with (new_database if "pgbouncer" in request.fixturenames else emptied_database)(postgres) as url:
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    with new_database(postgres) as url:
         yield url
 
 
@@ -211,7 +212,7 @@ def rabbitmq() -> Iterator[RabbitMq]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Behind the last test at the broker it would idle until the end, with a thirtieth of a core."""
+    """Kill RabbitMQ after its last test: idle, it would take a thirtieth of a core."""
     yield
     if nextitem is None or group_of(nextitem.nodeid) != "broker":
         while _brokers:
@@ -228,7 +229,7 @@ def rabbitmq_url(rabbitmq: RabbitMq) -> str:
 
 @pytest.fixture(scope="module")
 def own_rabbitmq(rabbitmq: RabbitMq) -> Iterator[RabbitMq]:
-    """The same: whoever kills it is alone with it in this process, and starts it again."""
+    """The same broker, for tests that kill it. It is started again at the end."""
     yield rabbitmq
     rabbitmq.start()
 
@@ -246,12 +247,12 @@ def nats_server() -> Iterator[NatsServer]:
 
 
 def server(major: int | None = None, *, durable: bool = False) -> Postgres:
-    """A server, not started yet; without one the test is skipped, but in CI it fails."""
+    """Return a server that is not started. Where it is not installed the test is skipped; in CI it fails."""
     return installed(lambda: Postgres(major, durable=durable))
 
 
 def needs_program(name: str) -> str:
-    """Return the path of a program; without it the test is skipped, but in CI it fails."""
+    """Return the path of a program. Where it is not installed the test is skipped; in CI it fails."""
 
     def find() -> str:
         found = shutil.which(name)
@@ -263,7 +264,7 @@ def needs_program(name: str) -> str:
 
 
 def installed(make: Callable[[], T]) -> T:
-    """What is made, if its program is there; without it the test is skipped, but in CI it fails."""
+    """Return what *make* returns. If it raises `NotInstalled` the test is skipped; in CI it fails."""
     try:
         return make()
     except NotInstalled as missing:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engine import plugins
+from holdfast.tasks import plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 FINDERS = (plugins.classifier, plugins.backoff, plugins.gate, plugins.notifier, plugins.transport)

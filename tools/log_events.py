@@ -1,6 +1,7 @@
 """Find every log event in the source, and compare the events with `docs/reference/log-events.md`.
 
-`python -m tools.log_events` prints one row per event: the section of the page, the name, the levels and the fields.
+`python -m tools.log_events` prints one row per event: the section of the page, the name, the levels and the
+fields.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def find_events(root: Path = ROOT) -> dict[Key, Event]:
         for name, call in calls_in(path.read_text(encoding="utf-8"), place.as_posix()):
             event = found.setdefault((_section(place), name), Event())
             event.levels.add(LEVELS[call.func.attr])  # type: ignore[attr-defined] # `_is_log_call` checked it
-            event.fields |= {given.arg for given in call.keywords if given.arg is not None}
-            event.more |= any(given.arg is None for given in call.keywords)
+            event.fields |= {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+            event.more |= any(keyword.arg is None for keyword in call.keywords)
     return dict(sorted(found.items()))
 
 

@@ -1,8 +1,8 @@
-"""Plants bugs in a copy of the source, one at a time, and shows which net catches each: `make mutants`.
+"""Plant bugs in a copy of the source, and print which net of tests catches each: `make mutants`.
 
-A net that is green proves nothing until it has been red. The nets are run on the copy without a bug first; then a bug that no
-net catches fails the whole. Names after the command choose some of the bugs: `python tools/mutants.py fence notify`. With
-`--record FILE` it is written down who caught which.
+A net that is green proves nothing until it has been red. First all nets must pass on the copy without a bug.
+Then a bug that no net catches is an error. Arguments choose bugs by words in their names: `python
+tools/mutants.py fence notify`. With `--record FILE` the net that caught each bug is written to a file.
 """
 
 from __future__ import annotations
@@ -20,24 +20,30 @@ from time import perf_counter
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("src", "tests", "tools", "pyproject.toml")
-SECONDS = 600  #: a bug that makes a net hang is caught, too
+COPIED = ("src", "tests", "tools", "devservices", "pyproject.toml")
+SECONDS = 600  #: the timeout of a net; a bug that makes a net hang counts as caught
 
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
-#: The nets, quickest first: what is run, by which files can be caught there.
+#: The nets, quickest first: the command of each, and the files whose bugs it can catch.
 NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "group writes": (
-        (*PYTEST, "tests/unit/test_coalesce.py", "tests/unit/test_writer.py"),
+        (*PYTEST, "tests/engine/test_coalesce.py", "tests/stores/sqlite/test_writer.py"),
         ("engine/coalesce", "stores/sqlite/writer"),
     ),
     "exhaustive": (
         (*PYTEST, "tests/exhaustive", "-k", "no_order and not three"),
-        ("stores/memory", "domain", "engine"),
+        ("stores/memory", "jobs", "resilience", "engine"),
     ),
-    "simulation": (("-m", "tests.simulation", "0", "60"), ("stores/memory", "domain", "engine", "worker")),
+    "simulation": (
+        ("-m", "tests.simulation", "0", "60"),
+        ("stores/memory", "jobs", "resilience", "engine", "worker"),
+    ),
     "stories told by hand": ((*PYTEST, "tests/simulation/test_stories.py"), ("worker",)),
     "simulation on sqlite": (("-m", "tests.simulation", "--store", "sqlite", "0", "30"), ("stores/sqlite",)),
-    "stateful": ((*PYTEST, "tests/stateful/test_model.py", "-k", "memory"), ("stores/memory", "domain")),
+    "stateful": (
+        (*PYTEST, "tests/stateful/test_model.py", "-k", "memory"),
+        ("stores/memory", "jobs", "resilience"),
+    ),
     "stateful on sqlite": ((*PYTEST, "tests/stateful/test_model.py", "-k", "sqlite"), ("stores/sqlite",)),
     "contract": (
         (
@@ -60,7 +66,7 @@ NETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class Mutant(NamedTuple):
-    """One bug: *old* must be in the file exactly once."""
+    """A bug: *new* replaces *old*, which must be in the file exactly once."""
 
     name: str
     file: str
@@ -93,8 +99,8 @@ MUTANTS = (
     Mutant(
         "retry of a complete job",
         f"{_MEMORY}/manual.py",
-        "case State.FAILED | State.CANCELLED:",
-        "case State.FAILED | State.CANCELLED | State.COMPLETE:",
+        'if not allows("retry", job.state):',
+        "if False:",
     ),
     Mutant(
         "late result applied",
@@ -123,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "crashes without end",
-        "domain/policy.py",
+        "resilience/policy.py",
         "if attempt >= max_attempts or crashes >= max_crashes:",
         "if crashes > 100:",
     ),
@@ -141,27 +147,27 @@ MUTANTS = (
     ),
     Mutant(
         "lost claim forgotten",
-        "worker/lease_reconciler.py",
-        "self._doubt_until = self._engine.clock.monotonic() + DOUBT_FOR",
-        "self._doubt_until = 0.0",
+        "worker/claiming.py",
+        "        self.answer_lost_at = self._engine.clock.monotonic()",
+        "        pass",
     ),
     Mutant(
         "doubt ends with a late look",
         "worker/lease_reconciler.py",
         "            self._give_back_unknown(held)\n",
-        "            self._give_back_unknown(held)\n            self._doubt_until = 0.0\n",
+        "            self._give_back_unknown(held)\n            self._claimer.answer_lost_at = float('-inf')\n",
     ),
-    Mutant("trial given back while it ends", "worker/lease_reconciler.py", " - under_way.ending", ""),
+    Mutant("trial given back while it ends", "worker/lease_reconciler.py", " | self._running.ending", ""),
     Mutant(
         "slow claim given back",
         "worker/lease_reconciler.py",
-        "if all(claim > self._suspects[lease] for claim in self._claims):",
+        "if all(claim > self._unknown_since[lease] for claim in self._claimer.unanswered):",
         "if True:",
     ),
     Mutant(
         "half a claim forgotten",
         "worker/claiming.py",
-        "            self._watch.doubt()  # of several lanes one may have given jobs before the other was refused\n",
+        "            self._answer_lost()  # one group of lanes may have given jobs before another was refused\n",
         "",
     ),
     Mutant("fence dropped in sqlite", f"{_SQLITE}/sql/complete.sql", " AND job.epoch = s.value ->> 1", ""),
@@ -174,8 +180,8 @@ MUTANTS = (
     Mutant(
         "reclaim without guard in sqlite",
         f"{_SQLITE}/recovery.py",
-        "if overran.get(r.lease) is (not r.crashed)}",
-        "if _holds(move, r.lease)}",
+        "if stuck or overran.get(r.lease) is (not r.crashed)}",
+        "if stuck or True}",
     ),
     Mutant(
         "event outside the transaction",
@@ -280,32 +286,32 @@ MUTANTS = (
 def main(chosen: list[str]) -> int:
     words, record = list(chosen), None
     if "--record" in words:
-        place = words.index("--record")
-        if len(words) == place + 1:
-            return _end("--record wants a file")
-        record = Path(words.pop(place + 1))
+        index = words.index("--record")
+        if len(words) == index + 1:
+            return _end("--record needs a file")
+        record = Path(words.pop(index + 1))
         words.remove("--record")
-    mutants = [one for one in MUTANTS if not words or any(word in one.name for word in words)]
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
     if not mutants:
         return _end(_unknown(" ".join(words)))
     with copied() as copy:
         for net in NETS:
-            if any(_sees(net, one) for one in mutants) and not _holds(net, copy):
-                return _end(f"{net} fails without any bug; mend that first")
-        caught = {one.name: _caught(one, copy) for one in mutants}
+            if any(_covers(net, mutant) for mutant in mutants) and not _passes(net, copy):
+                return _end(f"{net} fails without any bug; fix that first")
+        caught = {mutant.name: _caught(mutant, copy) for mutant in mutants}
     survivors = [name for name, net in caught.items() if net is None]
     if record is not None:
         command = " ".join(["python tools/mutants.py", *chosen])
         record.write_text(json.dumps({"command": command, "caught": caught}, indent=1) + "\n")
     if survivors:
-        return _end(f"nobody caught: {', '.join(survivors)}")
+        return _end(f"no net caught: {', '.join(survivors)}")
     sys.stdout.write(f"all {len(mutants)} caught\n")
     return 0
 
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """A copy of the source and its tests, to be changed at will."""
+    """Yield a temporary copy of the source and its tests."""
     with TemporaryDirectory() as folder:
         for name in COPIED:
             _copy(ROOT / name, Path(folder) / name)
@@ -314,8 +320,8 @@ def copied() -> Iterator[Path]:
 
 @contextmanager
 def planted(name: str) -> Iterator[Path]:
-    """A copy with that bug in it."""
-    mutant = next((one for one in MUTANTS if one.name == name), None)
+    """Yield a temporary copy with the bug *name*. Exits when there is no such bug."""
+    mutant = next((mutant for mutant in MUTANTS if mutant.name == name), None)
     if mutant is None:
         raise SystemExit(_unknown(name))
     with copied() as copy:
@@ -324,25 +330,25 @@ def planted(name: str) -> Iterator[Path]:
 
 
 def _plant(mutant: Mutant, copy: Path) -> tuple[Path, str]:
-    """The file it is in, and what was written there before."""
+    """Plant the bug in *copy*, and return its file and the file's text before."""
     file = copy / "src" / "holdfast" / mutant.file
     before = file.read_text(encoding="utf-8")
     if before.count(mutant.old) != 1:
         raise SystemExit(
-            f"mutants: {mutant.name}: its text is not in {mutant.file} exactly once; write it anew"
+            f"mutants: {mutant.name}: its text is not in {mutant.file} exactly once; write it again"
         )
     file.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
     return file, before
 
 
 def environment(copy: Path) -> dict[str, str]:
-    """In which a process runs the copy instead of this."""
+    """Return the environment variables with which a process runs *copy*."""
     paths = os.pathsep.join([str(copy / "src"), str(copy)])
     return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _unknown(name: str) -> str:
-    return f"no bug is called {name!r}; there are: {', '.join(one.name for one in MUTANTS)}"
+    return f"no bug is called {name!r}; there are: {', '.join(mutant.name for mutant in MUTANTS)}"
 
 
 def _end(why: str) -> int:
@@ -352,31 +358,31 @@ def _end(why: str) -> int:
 
 def _copy(what: Path, where: Path) -> None:
     if what.is_dir():
-        shutil.copytree(what, where)  # with what is compiled: it is taken for what was not changed since
+        shutil.copytree(what, where)  # with compiled files, which stay valid for unchanged sources
     else:
         shutil.copyfile(what, where)
 
 
-def _sees(net: str, mutant: Mutant) -> bool:
+def _covers(net: str, mutant: Mutant) -> bool:
     return mutant.file.startswith(NETS[net][1])
 
 
 def _caught(mutant: Mutant, copy: Path) -> str | None:
-    """Run the nets one after the other until one catches it; which one did."""
+    """Run the nets in order until one catches the bug, and return its name; None if none does."""
     began = perf_counter()
     file, before = _plant(mutant, copy)
     try:
-        net = next((net for net in NETS if _sees(net, mutant) and not _holds(net, copy)), None)
+        net = next((net for net in NETS if _covers(net, mutant) and not _passes(net, copy)), None)
     finally:
         file.write_text(before, encoding="utf-8")
-    told = f"caught by {net}" if net else "SURVIVED"
-    sys.stdout.write(f"{mutant.name:<44} {told:<32} {perf_counter() - began:>5.0f} s\n")
+    outcome = f"caught by {net}" if net else "SURVIVED"
+    sys.stdout.write(f"{mutant.name:<44} {outcome:<32} {perf_counter() - began:>5.0f} s\n")
     sys.stdout.flush()
     return net
 
 
-def _holds(net: str, copy: Path) -> bool:
-    """Whether the net is green. One that does not end in time is not."""
+def _passes(net: str, copy: Path) -> bool:
+    """Return whether the net passes within its timeout."""
     command = [sys.executable, *NETS[net][0]]
     try:
         done = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, timeout=SECONDS)

@@ -1,7 +1,8 @@
-"""Play the outages and write docs/explanation/outages.md with its picture: `python tools/outages.py` (about a minute).
+"""Simulate the outages and write docs/explanation/outages.md: `python tools/outages.py`.
 
-What was played is kept in docs/explanation/outages.json. With `--check` nothing is played or written, and a page or a picture
-that is not what the kept games make is an error; a test plays some of them again and compares.
+This takes a minute. The figures are stored in docs/explanation/outages.json. With `--check` nothing is
+simulated or written, and a page or a picture that differs from the stored figures is an error; a test
+simulates some of them again and compares.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.domain.breaker import BreakerPolicy
-from holdfast.domain.guard import DependencyPolicy
+from holdfast.resilience.breaker import BreakerPolicy
+from holdfast.resilience.guard import DependencyPolicy
 from holdfast.simulate.figures import Figures
 from holdfast.simulate.plot import draw
-from holdfast.simulate.policies import BACKOFF, EVERYTHING, PLAYS, USUAL, Play
+from holdfast.simulate.policies import BACKOFF, DEFAULT_POLICIES, EVERYTHING, POLICIES, SimulatedPolicy
 from holdfast.simulate.scenarios import BROWN_OUT, OUTAGE, SCENARIOS, Scenario
 from holdfast.simulate.world import simulate
 
@@ -33,38 +34,45 @@ OTHERS = tuple(scenario for scenario in SCENARIOS.values() if scenario not in MA
 COOLDOWNS = ("30s", "1m", "5m")
 
 
-def _cooling(longest: str) -> Play:
+def _cooling(longest: str) -> SimulatedPolicy:
     policy = DependencyPolicy(breaker=BreakerPolicy(max_cooldown=longest))
     return replace(EVERYTHING, name=f"max_cooldown={longest}", dependency=policy)
 
 
-#: Every game of the page, in the order it is told.
-GAMES: tuple[tuple[Scenario, Play], ...] = (
-    *((scenario, play) for scenario in MAIN for play in PLAYS.values()),
+#: All games of the page, in its order.
+GAMES: tuple[tuple[Scenario, SimulatedPolicy], ...] = (
+    *((scenario, play) for scenario in MAIN for play in POLICIES.values()),
     *((scenario, play) for scenario in OTHERS for play in (BACKOFF, EVERYTHING)),
     *((OUTAGE, _cooling(longest)) for longest in COOLDOWNS),
 )
 
 
-def play(scenario: Scenario, policy: Play) -> Figures:
+def play(scenario: Scenario, policy: SimulatedPolicy) -> Figures:
+    """Simulate one game."""
     return simulate(scenario, policy, random.Random(SEED))
 
 
 def load() -> list[Figures]:
+    """Read the stored figures."""
     return msgspec.json.decode(KEPT.read_bytes(), type=list[Figures])
 
 
 def picture(games: Sequence[Figures]) -> str:
+    """Return the page's picture as SVG."""
     names = {scenario.name for scenario in MAIN}
-    return draw([game for game in games if game.scenario in names and game.policy in USUAL], SCENARIOS)
+    return draw(
+        [game for game in games if game.scenario in names and game.policy in DEFAULT_POLICIES], SCENARIOS
+    )
 
 
 def page(games: Sequence[Figures]) -> str:
+    """Return the page."""
+
     def of(scenario: Scenario, policies: Iterable[str]) -> list[Figures]:
         wanted = list(policies)
         return [game for game in games if game.scenario == scenario.name and game.policy in wanted]
 
-    outage = {game.policy: game for game in of(OUTAGE, PLAYS)}
+    outage = {game.policy: game for game in of(OUTAGE, POLICIES)}
     backoff, everything = outage["backoff"], outage["everything"]
     others = [game for scenario in OTHERS for game in of(scenario, ("backoff", "everything"))]
     cooling = of(OUTAGE, (f"max_cooldown={longest}" for longest in COOLDOWNS))
@@ -73,73 +81,78 @@ def page(games: Sequence[Figures]) -> str:
 <!-- Made by `{COMMAND}`. Change that, or the code that it plays, not this page. -->
 
 A service that your jobs call goes down for five minutes. What happens in the hour after depends on the queue. With retries,
-backoff and jitter alone the answer is: it stays down. In the game below {_share(backoff)} of the jobs get done, each at the price of
-{_per_job(backoff)} calls, and it does not end when the outage ends. With what Holdfast does by default {_share(everything)} get done,
-at {_per_job(everything)} calls each, and nobody has to be woken.
+backoff and jitter alone the service stays down. In the simulation below {_share(backoff)} of the jobs complete, at
+{_per_job(backoff)} calls each, and the trouble does not end when the outage ends. With the defaults of Holdfast {_share(everything)}
+complete, at {_per_job(everything)} calls each, and no one has to intervene.
 
-{_table(of(OUTAGE, PLAYS), title=OUTAGE.about)}
+{_table(of(OUTAGE, POLICIES), title=OUTAGE.about)}
 
-{_table(of(BROWN_OUT, PLAYS), title=BROWN_OUT.about)}
+{_table(of(BROWN_OUT, POLICIES), title=BROWN_OUT.about)}
 
 ![Calls and finished jobs over time, for each policy](outages.svg)
 
-Grey is what the service is asked for, the line is what gets done, the red shade is the trouble. *Wasted* are
-calls that finished no job; each burnt an attempt, unless it was a trial. *Drained* says how long after the end of the trouble the
-backlog was gone. Holding and putting off burnt {_burnt(games)} in any of these games: what is held is not touched, and what is put off
-gets its attempt back. What is missing to 100 % was under way when the game ended.
+Grey shows the calls to the service, the line shows finished jobs, and the red shade shows the trouble. *Wasted* calls are calls
+that finished no job. Each used up an attempt, unless it was a trial. *Drained* is the time from the end of the trouble until the
+backlog was gone. Holding and postponing jobs used up {_burnt(games)} in any of these simulations: a held job is not touched, and a
+postponed job gets its attempt back. The jobs missing to 100 % were running when the simulation ended.
 
-## Why it does not come back by itself
+## Why the service does not recover by itself
 
-The service can do 100 calls a second and is asked for 60: it has room to spare. But the workers could have 600 calls under way
-at once. When they do, each waits six seconds in the service's line, and all give up after five. The service then works
-through calls that nobody waits for, and every one of them is asked again. It is busy to the limit and gets nothing done.
-Nothing is broken any more; the crowd keeps itself alive. Backoff makes the crowd come later, not smaller: there are always enough whose
-time has come. A breaker alone spares the service and does not help the jobs: it gathers the crowd behind a door, and each time the
-door is opened the crowd knocks the service over again.
+The service can handle 100 calls a second and is asked for 60, so it has spare capacity. But the workers can have 600 calls under
+way at once. Each call then waits six seconds in the service's queue, and every caller gives up after five. The service works
+through calls whose callers have gone, and every one of them is sent again. It is fully busy and completes nothing.
+
+Nothing is broken any more. The load sustains itself. Backoff makes the calls come later, not fewer: there are always enough retries
+that are due. A breaker alone protects the service but does not help the jobs. Calls accumulate while it is open, and each time
+it closes they overload the service again.
 
 ## What each part does
 
-**The limit** (`LimiterPolicy`) is what keeps a recovered service up. Each worker has a limit of its own on calls under way to a
-service. It begins at 20 and grows by a tenth a second while it is reached and all is well. It shrinks when more than a tenth of
-the calls fail, when answers take more than twice as long as they do at rest, or when the service asks to be called less often.
-What "at rest" is, it learns, and does not let a long overload teach it. Latencies that vary widely by themselves are no reason: a
-difference counts only as far as it is certain. The limit stays when the outage is over. A limit that looks at failures only (`failures`)
-hears of an overload five seconds late, at the timeout, and lets the crowd in again and again. A fixed number (`bulkhead`) holds as
-well, if it is the right one for this service, this fleet and this day; nobody has to know it here.
+**The limit** (`LimiterPolicy`) keeps a recovered service up. Each worker has its own limit on concurrent calls to a service. It
+begins at 20 and grows by a tenth a second while it is reached and the service is healthy. It shrinks when more than a tenth of the
+calls fail, when answers take more than twice as long as they do at rest, or when the service asks to be called less often.
 
-**The breaker** (`BreakerPolicy`) saves the calls that cannot succeed. Each worker looks at its own last 20 calls; when half of
-them failed, it stops at once and votes. Two votes, or one where there is only one worker, open the breaker for all: the lane leaves the
-claim list, and its jobs wait in line untouched. After the cooldown three jobs are let through as trials; two
-successes close it, two failures open it again. A trial is a lease: a worker that dies with one blocks nobody, and a
-job whose trial failed gets its attempt back. In the outage it wastes {_wasted(everything)} calls where the limit and the budget alone waste
-{_wasted(outage["limiter"])}; its price is the wait for the next trial after the service is back. One worker alone that cannot reach the service stops itself, and not the others.
+The limit learns the latency at rest, and a long overload does not change what it has learned. Latencies that vary widely by
+themselves do not shrink it: a difference counts only as far as it is statistically certain. The limit stays in force when the
+outage is over. A limit that looks only at failures (`failures`) notices an overload five seconds late, at the timeout, and lets the
+load in again and again. A fixed number (`bulkhead`) works as well, if it is the right one for this service, these workers and this
+day. With the adaptive limit you do not have to know that number.
 
-**The ramp** is the limit again: when the breaker closes, the whole fleet begins with five calls at once and finds its way up by
-latency. There is no moment at which everything is let go.
+**The breaker** (`BreakerPolicy`) avoids calls that cannot succeed. Each worker looks at its own last 20 calls. When half of them
+failed, it stops at once and votes. Two votes open the breaker for all workers; where there is only one worker, one vote does. The
+lane then leaves the claim list, and its jobs stay queued untouched. After the cooldown three jobs are let through as trials. Two
+successes close the breaker, two failures open it again. A trial is a lease: a worker that dies during one blocks no other worker,
+and a job whose trial failed gets its attempt back.
 
-**The budget** (`BudgetPolicy`) keeps retries from crowding out first tries. A retry costs 14 tokens of 500 and gets them back if it
-succeeds; a success at the first try brings one. So retries are free while they help. One that cannot be paid is put off. The last
-fifth is kept for retries of jobs with a high priority or less than an hour from their deadline. It is the
-second line: without limit and breaker it alone brings {_share(outage["budget"])} of the jobs through the outage, where backoff brings {_share(backoff)}.
+In the outage the breaker wastes {_wasted(everything)} calls, where the limit and the budget alone waste {_wasted(outage["limiter"])}. Its
+price is the wait for the next trial after the service is back. A single worker that cannot reach the service stops only itself.
 
-**Backoff** remains what spreads the retries of single jobs, and **Retry-After** holds the whole lane, not only the job that was
-answered.
+**The ramp** is the limit again. When the breaker closes, all workers together begin with five concurrent calls, and the limit
+grows by latency. At no moment is the whole backlog released at once.
+
+**The budget** (`BudgetPolicy`) prevents retries from crowding out first attempts. A retry costs 14 tokens of 500 and gets them back
+if it succeeds. A success at the first attempt adds one token. Retries are therefore free while they help. A retry that the budget
+cannot pay is postponed. The last fifth is reserved for retries of jobs with a high priority, or with less than an hour to their
+deadline. The budget is the second line of defense: without limit and breaker it alone brings {_share(outage["budget"])} of the jobs
+through the outage, where backoff brings {_share(backoff)}.
+
+**Backoff** still spreads the retries of single jobs. **Retry-After** holds the whole lane, not only the job that received it.
 
 ## Other troubles
 
 {_others(others)}
 
-Done is counted among the jobs that can be done at all. Under throttling with backoff alone some are given up: their
-25 attempts are used up on refusals.
+*Done* is a share of the jobs that can be done at all. Under throttling with backoff alone some jobs are given up, because refusals
+use up their 25 attempts.
 
 ## How long to stay open
 
-With a `max_cooldown` above the `cooldown`, a breaker that was opened in vain stays open twice as long, up to that. That saves a few
-trial calls and costs minutes after the service is back:
+With a `max_cooldown` above the `cooldown`, each failed trial doubles the time the breaker stays open, up to that limit. This saves
+a few trial calls and costs minutes after the service is back:
 
 {_table(cooling, title=f"everything, {OUTAGE.about}", explained=False)}
 
-So there is none unless you set it: set one where a trial is dear, or give the dependency a health check.
+Therefore there is no `max_cooldown` unless you set one. Set one where a trial is expensive, or give the dependency a health check.
 
 ## Play it yourself
 
@@ -151,21 +164,22 @@ holdfast simulate --recorded --app shop:app             # the last outages of yo
 {COMMAND:55} # this page
 ```
 
-An outage on record lasts from the moment a breaker opened by itself until it closed, so up to a cooldown longer than the service was
-down; one of more than an hour is cut. How the service failed is not on record: it is played as one that hangs.
+A recorded outage lasts from the moment a breaker opened by itself until it closed, so it may be longer than the real one by up to a
+cooldown. An outage of more than an hour is cut. How the service failed is not recorded, so it is simulated as a service that hangs.
 
-The decisions are made by the code that makes them in production: `holdfast.domain.breaker`, `limiter`, `budget`, `guard`, `outcome`,
-`policy` and `backoff`. Four workers share breaker and votes as through a database, once a second each. The same seed plays the same
-game.
+The decisions are made by the same code as in production: `holdfast.resilience.breaker`, `limiter`, `budget`, `guard`, `outcome`,
+`policy` and `backoff`. Four workers share breaker and votes once a second each, as they do through a database. The same seed
+produces the same simulation.
 
-## What the game leaves out
+## What the simulation leaves out
 
-Two policies that others use are not played, for there is no code of ours that decides so: a budget of a tenth of all arrivals, which
+Two policies that others use are not simulated, because no code of ours implements them: a budget of a tenth of all arrivals, which
 lets a backlog of retries drain slowly after an outage, and a ramp after which there is no limit any more.
 
-One service, one lane, one kind of job; no owners, no priorities, no deadlines. Claiming costs nothing and is immediate. A worker that
-gives up does not tell the service, as most clients do not. Answers take 50 to 150 ms where the service is not busy. Real
-services refuse at some length of their line, which helps; real fleets restart at the wrong moment, which does not.
+There is one service, one lane and one kind of job. There are no owners, priorities or deadlines. Claiming costs nothing and is
+immediate. A worker that gives up does not notify the service; most clients do not either. Answers take 50 to 150 ms when the
+service is not busy. Real services refuse calls when their queue is long, which helps. Real workers restart at the wrong moment,
+which does not.
 """
 
 

@@ -1,7 +1,8 @@
-"""Take the pictures of the queue page in docs/img: `python -m tools.pictures`. Needs Chromium, and half a minute.
+"""Take the pictures of the queue page in docs/img: `python -m tools.pictures`.
 
-It starts the converter as `make run` does, in a folder of its own, sends it files while its gateway is well, broken and slow, and looks
-at the page on a desk in daylight and on a phone at night. Run it when the page looks different.
+This needs Chromium, and half a minute. It starts the converter as `make run` does, in a temporary folder,
+sends it files while its gateway works, fails and is slow, and takes pictures of a desktop page in light mode
+and a phone page in dark mode. Run it when the page has changed.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _converter(data: Path) -> Iterator[tuple[str, str]]:
-    """Where the page is, and the gateway's fault switch."""
+    """Run the converter, and yield the addresses of its page and of the gateway's fault switch."""
     command = [sys.executable, "-m", "systems.converter.run", "--port", "0", "--data", str(data)]
-    patient = os.environ | {
+    environment = os.environ | {
         "RETRY_BASE_DELAY_MS": "25000",
         "RETRY_JITTER_MAX_MS": "0",
-    }  # there is time to look
-    with subprocess.Popen(command, cwd=ROOT, env=patient, stdout=subprocess.PIPE, text=True) as process:
+    }  # long enough to take a picture of a waiting job
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = ""
+        output = ""
         try:
-            while "Ctrl-C" not in said:
+            while "Ctrl-C" not in output:
                 line = process.stdout.readline()
                 assert line, "the converter ended before it was ready"
-                said += line
-            [address], [faults] = re.findall(r"ready: (\S+)", said), re.findall(r"(\S+/faults)", said)
+                output += line
+            [address], [faults] = re.findall(r"ready: (\S+)", output), re.findall(r"(\S+/faults)", output)
             yield address, faults
         finally:
             process.send_signal(signal.SIGINT)
@@ -67,8 +68,8 @@ def _converter(data: Path) -> Iterator[tuple[str, str]]:
 
 
 def _take(browser: Browser, address: str, faults: str, database: str) -> None:
-    desk = browser.new_context(viewport={"width": 900, "height": 860}, color_scheme="light")
-    page = desk.new_page()
+    desktop = browser.new_context(viewport={"width": 900, "height": 860}, color_scheme="light")
+    page = desktop.new_page()
     page.goto(address)
     page.select_option("#mapping", "jats")
     _send(page, "What it costs to lose no job.pdf", article(), "Complete")
@@ -84,7 +85,7 @@ def _take(browser: Browser, address: str, faults: str, database: str) -> None:
     pause = [sys.executable, "-m", "holdfast", "queues", "pause", "convert", "--url", database]
     subprocess.run(pause, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     phone = browser.new_context(
-        viewport={"width": 360, "height": 780}, color_scheme="dark", storage_state=desk.storage_state()
+        viewport={"width": 360, "height": 780}, color_scheme="dark", storage_state=desktop.storage_state()
     )
     page = phone.new_page()
     page.goto(address)

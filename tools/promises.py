@@ -1,8 +1,12 @@
-"""Write docs/reference/promises.md from the marks in the tests: `python tools/promises.py`.
+"""The promises of Holdfast, and which tests prove them.
 
-A mark is a comment that begins with numbers of promises: `# E12`, or `# E2a, E4: why`. It belongs to the test (or the
-class) that it is in or directly above, else to the whole file. With `--check` nothing is written, and a page that is
-not current is an error. A number that is not in the list below is an error too.
+    python tools/promises.py          writes docs/reference/promises.md
+    python tools/promises.py E12 E13  prints the tests of these promises; `all` for every promise
+    python tools/promises.py --check  fails if the page is not current, because a promise has lost or gained its tests
+
+A mark is a comment that begins with numbers of promises: `# E12`, or `# E2a, E4: why`. It belongs to the test
+(or the class) that contains it or follows it, else to the whole file. A mark whose number is not in the list
+below is an error.
 """
 
 from __future__ import annotations
@@ -118,7 +122,7 @@ C7 Queue page
 C8 Messages for people
 C9 Retention
 C10 Runbook
-C11 Knobs by environment
+C11 Settings by environment
 C12 Acceptance list
 P1 Chain of durable steps
 P2 Retry schedule
@@ -140,7 +144,7 @@ G8 Acceptance list
 S1 Screenshots
 S2 Retry route
 S3 Credits
-S4 Duties and intervals
+S4 Maintenance and intervals
 S5 Admin routes
 S6 Redis dispatch
 S7 Metrics
@@ -155,7 +159,7 @@ _MARK = re.compile(rf"#+\s*({_NUMBER}(?:(?:\s*[,;+&]\s*|\s+and\s+|\s+){_NUMBER})
 
 
 def marks(root: Path = ROOT) -> dict[str, list[str]]:
-    """Number of a promise → the tests that carry its mark."""
+    """Return the tests with marks of each promise, by its number."""
     found: dict[str, set[str]] = {}
     for path in sorted([*root.glob("tests/**/*.py"), *root.glob("systems/*/tests/**/*.py")]):
         name = path.relative_to(root).as_posix()
@@ -167,7 +171,7 @@ def marks(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 def marks_of(source: str) -> Iterator[tuple[str, str]]:
-    """(number, the test it belongs to, or "" for the whole file)"""
+    """Yield the number of each mark in *source*, and the test it belongs to, or "" for the whole file."""
     tests = list(_tests(ast.parse(source)))
     lines = source.splitlines()
     for token in tokenize.generate_tokens(iter(source.splitlines(keepends=True)).__next__):
@@ -178,7 +182,7 @@ def marks_of(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _tests(tree: ast.AST, inside: str = "") -> Iterator[tuple[int, int, str]]:
-    """(first line with decorators, last line, name) of every test, and of every class that holds some."""
+    """Yield the first line (with decorators), the last line and the name of each test and each class."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             name = f"{inside}{node.name}"
@@ -193,37 +197,56 @@ def _tests(tree: ast.AST, inside: str = "") -> Iterator[tuple[int, int, str]]:
 def _owner(line: int, tests: list[tuple[int, int, str]], lines: list[str]) -> str:
     below = line
     while below < len(lines) and lines[below - 1].lstrip().startswith("#"):
-        below += 1  # a mark above a test belongs to it, whatever comments stand between
+        below += 1  # a mark above a test belongs to it, even with other comments in between
     around = [test for test in tests if test[0] <= below <= test[1]]
     return max(around, default=(0, 0, ""))[2]
 
 
 def page() -> str:
+    """Return the page: which promises have a test. The tests themselves are printed by `tests_of()`."""
     found = marks()
-    proven = sum(number in found for number in PROMISES)
     parts = [
-        "# Promises and their tests",
-        f"<!-- Made by `{COMMAND}` from the marks in the tests. Change those, not this page. -->",
-        "Each promise of the specification has a number. A test that proves it carries it in a comment, like `# E12`.",
-        f"{proven} of {len(PROMISES)} have a test today. A promise without one is not kept yet.",
+        "# Promises",
+        f"<!-- Made by `{COMMAND}` from its list and the marks in the tests. Change those, not this page. -->",
+        (
+            "Each promise of Holdfast and of its four systems has a number. A test that proves a promise carries its number in a\n"
+            f"comment, like `# E12`. This command lists the tests of a promise: `{COMMAND} E12`."
+        ),
+        f"{sum(number in found for number in PROMISES)} of {len(PROMISES)} have a test. A promise without one is not kept yet.",
     ]
     for letter, area in AREAS.items():
         rows = [
-            f"| {number} | {title} | {'<br>'.join(f'`{test}`' for test in found.get(number, [])) or '—'} |"
+            f"| {number} | {title} | {'yes' if number in found else 'not yet'} |"
             for number, title in PROMISES.items()
             if number[0] == letter
         ]
-        parts += [f"## {area}", "\n".join(["| Number | Promise | Tests |", "|---|---|---|", *rows])]
+        parts += [f"## {area}", "\n".join(["| Number | Promise | Tested |", "|---|---|---|", *rows])]
     return "\n\n".join(parts) + "\n"
 
 
+def tests_of(numbers: list[str]) -> str:
+    """Return the promises with these numbers, each followed by its tests, one per line."""
+    found = marks()
+    if unknown := [number for number in numbers if number not in PROMISES]:
+        sys.exit(f"{unknown[0]} is not a promise; {PAGE.relative_to(ROOT)} lists the numbers")
+    return "\n".join(
+        "\n  ".join([f"{number} {PROMISES[number]}", *found.get(number, ["no test yet"])])
+        for number in numbers
+    )
+
+
 def main() -> None:
-    text = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text, encoding="utf-8")
-        print(f"wrote {PAGE}")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        sys.exit(f"{PAGE.name} is not current; run: {COMMAND}")
+    match sys.argv[1:]:
+        case []:
+            PAGE.write_text(page(), encoding="utf-8")
+            print(f"wrote {PAGE}")
+        case ["--check"]:
+            if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
+                sys.exit(f"{PAGE.name} is not current; run: {COMMAND}")
+        case ["all"]:
+            print(tests_of(list(PROMISES)))
+        case numbers:
+            print(tests_of(numbers))
 
 
 if __name__ == "__main__":

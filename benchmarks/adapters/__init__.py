@@ -1,1 +1,1 @@
-"""How each queue is used: one small module each, run in that queue's own environment. See `base.Adapter`."""
+"""One adapter for each queue, run in that queue's own environment. See `base.Adapter`."""

@@ -1,7 +1,7 @@
-"""awa: a Rust core with a Python face, on its queue storage. Size: `max_workers` of one queue.
+"""The adapter of awa, a Rust core with a Python API, on its queue storage. Size: `max_workers` of one queue.
 
-The settings are the fastest found: bulk by COPY, one job through asyncpg by its bridge, uvloop, one completion shard, and
-deferred jobs (so retries) promoted every 25 ms instead of 250.
+The settings are the fastest found: bulk by COPY, single jobs through its asyncpg bridge, uvloop, one
+completion shard, and deferred jobs, which include retries, promoted every 25 ms instead of 250.
 """
 
 from __future__ import annotations

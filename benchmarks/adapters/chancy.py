@@ -1,5 +1,7 @@
-"""Chancy with its async executor and eager polling. Size: the queue's `concurrency`. Completions are sent every 50 ms
-instead of every second."""
+"""The adapter of Chancy, with its async executor and eager polling. Size: the queue's `concurrency`.
+
+Completions are sent every 50 ms instead of every second.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,8 @@ class Queue(Adapter):
         await self.app.push(JOBS[task].job.with_kwargs(value=value))
 
     async def put_many(self, task: str, values: Sequence[int]) -> None:
-        some = [JOBS[task].job.with_kwargs(value=value) for value in values]
-        async for _ in self.app.push_many(some, batch_size=len(some)):
+        jobs = [JOBS[task].job.with_kwargs(value=value) for value in values]
+        async for _ in self.app.push_many(jobs, batch_size=len(jobs)):
             pass
 
     async def put_future(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Holdfast, on both stores. Its worker is the command line's, see subjects.py."""
+"""The adapter of Holdfast, on both stores. Its worker is the command `holdfast worker`, see subjects.py."""
 
 from __future__ import annotations
 
@@ -35,4 +35,6 @@ class Queue(Adapter):
 
     async def put_future(self, count: int) -> None:
         for start in range(0, count, self.batch):
-            await self.app.tasks["noop"].enqueue_many([0] * min(self.batch, count - start), delay="1d")
+            await (
+                self.app.tasks["noop"].options(delay="1d").enqueue_many([0] * min(self.batch, count - start))
+            )

@@ -1,6 +1,7 @@
-"""Huey on SQLite with synchronous=FULL. Size: consumer threads. A task is deleted when it is taken: at most once.
+"""The adapter of Huey, on SQLite with synchronous=FULL. Size: consumer threads.
 
-`consumer` is what huey's own command imports: see subjects.py.
+Huey delivers at most once: it deletes a task when it takes it. Its own command imports `consumer`, see
+subjects.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ SEEN: set[int] = set()
 
 
 def make(path: str) -> tuple[SqliteHuey, dict[str, Any]]:
+    """Return a queue on the file at *path*, and its tasks by name."""
     queue = SqliteHuey("q", filename=path, results=False, fsync=True)
 
     def noop(value: int) -> None:
@@ -57,7 +59,7 @@ class Queue(Adapter):
         self.tasks[task](value)
 
     async def put_future(self, count: int) -> None:
-        """A consumer moves a task with a time into the schedule; here they are written there directly."""
+        """Write the tasks directly to the schedule, to which a consumer would move them."""
         self.tasks["noop"].schedule((0,), delay=86_400)
         one = self.queue.storage.dequeue()
         due = time.time() + 86_400

@@ -1,7 +1,7 @@
-"""The floor on PostgreSQL: what a loop written by hand reaches. Not a queue to use.
+"""The floor on PostgreSQL: a hand-written loop as a reference, not a queue to use.
 
-One table, one partial index, asyncpg. Two loops each claim *size* jobs in a statement, run them as tasks, and complete
-them in a statement. It keeps what a durable queue cannot do without (status, attempt, lease) and nothing else.
+It has one table, one partial index, and asyncpg. Two loops each claim *size* jobs in a statement, run them as
+tasks, and complete them in a statement. It stores only what a durable queue needs: status, attempt and lease.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ class Queue(Adapter):
         await self.connection.execute(PUT_FUTURE, count)
 
     async def worker(self, size: int) -> None:
-        bell = asyncio.Event()
-        ear = await asyncpg.connect(self.url)
-        await ear.add_listener("job", lambda *_: bell.set())
-        await asyncio.gather(*[self._loop(size, bell) for _ in range(2)])
+        wake_up = asyncio.Event()
+        listener = await asyncpg.connect(self.url)
+        await listener.add_listener("job", lambda *_: wake_up.set())
+        await asyncio.gather(*[self._loop(size, wake_up) for _ in range(2)])
 
-    async def _loop(self, size: int, bell: asyncio.Event) -> None:
+    async def _loop(self, size: int, wake_up: asyncio.Event) -> None:
         connection = await asyncpg.connect(self.url)
         while True:
-            bell.clear()
+            wake_up.clear()
             rows = await connection.fetch(CLAIM, size)
             if not rows:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(bell.wait(), 0.5)
+                    await asyncio.wait_for(wake_up.wait(), 0.5)
                 continue
             done: list[int] = []
             failed: list[int] = []
@@ -94,6 +94,7 @@ class Queue(Adapter):
 
 
 async def run(row: Sequence[Any], done: list[int], failed: list[int]) -> None:
+    """Run one job, and add its id to *done* or *failed*."""
     number, task, attempt, payload = row
     try:
         body(task, attempt, json.loads(payload))
@@ -103,6 +104,7 @@ async def run(row: Sequence[Any], done: list[int], failed: list[int]) -> None:
 
 
 def body(task: str, attempt: int, value: float) -> None:
+    """Do what the task does, see `base.Adapter`."""
     if task == "late":
         mark_delay(value)
         return

@@ -1,4 +1,4 @@
-"""The floor on SQLite: WAL, synchronous=FULL, one connection. Not a queue to use.
+"""The floor on SQLite: a hand-written loop as a reference, with WAL, synchronous=FULL and one connection.
 
 A batch is completed in the same transaction that claims the next one.
 """
@@ -90,6 +90,7 @@ class Queue(Adapter):
 
 
 def connect(path: str) -> sqlite3.Connection:
+    """Open the file with the settings of the floor."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=30)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536", "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {pragma}")
@@ -97,6 +98,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 async def run(row: Sequence[Any], done: Ids, failed: Ids) -> None:
+    """Run one job, and add its id to *done* or *failed*."""
     number, task, attempt, payload = row
     value = json.loads(payload)
     if task == "late":

@@ -1,4 +1,7 @@
-"""PgQueuer on asyncpg. Size: its `batch_size`, jobs per dequeue; the bodies run concurrently."""
+"""The adapter of PgQueuer, on asyncpg.
+
+Size: its `batch_size`, the jobs per dequeue, which run concurrently.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Queue(Adapter):
     async def open(self) -> None:
         self.connection = await asyncpg.connect(self.url)
         self.pool = await asyncpg.create_pool(self.url, min_size=0, max_size=10)
-        self.alone = Queries(AsyncpgDriver(self.connection))
+        self.single = Queries(AsyncpgDriver(self.connection))
         self.pooled = Queries(AsyncpgPoolDriver(self.pool))
 
     async def close(self) -> None:
@@ -34,19 +37,19 @@ class Queue(Adapter):
         await self.connection.close()
 
     async def put(self, task: str, value: float) -> None:
-        await self.alone.enqueue(task, str(value).encode())
+        await self.single.enqueue(task, str(value).encode())
 
     async def put_among(self, task: str, value: float) -> None:
         await self.pooled.enqueue(task, str(value).encode())
 
     async def put_many(self, task: str, values: Sequence[int]) -> None:
         payloads: list[bytes | None] = [str(value).encode() for value in values]
-        await self.alone.enqueue([task] * len(values), payloads, [0] * len(values))
+        await self.single.enqueue([task] * len(values), payloads, [0] * len(values))
 
     async def put_future(self, count: int) -> None:
         for start in range(0, count, 5000):
             some = min(5000, count - start)
-            await self.alone.enqueue(["noop"] * some, [b"0"] * some, [0] * some, [timedelta(days=1)] * some)
+            await self.single.enqueue(["noop"] * some, [b"0"] * some, [0] * some, [timedelta(days=1)] * some)
 
     async def worker(self, size: int) -> None:
         async with asyncpg.create_pool(self.url, min_size=2, max_size=10) as pool:

@@ -1,4 +1,7 @@
-"""Procrastinate on psycopg, with LISTEN/NOTIFY. Size: its `concurrency`. Finished jobs are kept, as by default."""
+"""The adapter of Procrastinate, on psycopg with LISTEN/NOTIFY. Size: its `concurrency`.
+
+Finished jobs are kept, as by default.
+"""
 
 from __future__ import annotations
 

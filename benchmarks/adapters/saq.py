@@ -1,4 +1,4 @@
-"""SAQ on PostgreSQL. Size: its `concurrency`. It has no bulk call."""
+"""The adapter of SAQ, on PostgreSQL. Size: its `concurrency`. SAQ has no bulk call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Queue(Adapter):
         return Saq.from_url(self.url, name="q", min_size=4, max_size=20)
 
     async def install(self) -> None:
-        await self.open()  # which makes its tables
+        await self.open()  # creates the tables
         await self.close()
 
     async def open(self) -> None:

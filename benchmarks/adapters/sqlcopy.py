@@ -1,4 +1,4 @@
-"""Many copies of one row that a queue has written itself: a deep store, without hours of single calls."""
+"""Fills a store with copies of one row that a queue has written, instead of with hours of single calls."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ SELECT column_name FROM information_schema.columns
 
 
 def copy_row(url: str, table: str, key: str, new_key: str | None, count: int) -> None:
-    """*new_key* is the SQL of a copy's key, or None where the table makes its own. `n` numbers the copies."""
+    """Copy the only row of *table* *count* times.
+
+    *new_key* is the SQL expression for a copy's key, where `n` is its number; None if the table generates
+    keys.
+    """
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET session_replication_role = replica")  # no trigger per copy
+        connection.execute("SET session_replication_role = replica")  # disables triggers
         rest = sql.SQL(", ").join(
             sql.Identifier(name) for (name,) in connection.execute(COLUMNS, (table, key))
         )

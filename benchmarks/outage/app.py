@@ -1,4 +1,4 @@
-"""The app that the workers run: one task, which calls the service."""
+"""The app of the workers: one task, which calls the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import httpx2
 
 from holdfast import THIS_JOB, Holdfast, Job, Retry
-from holdfast.domain.breaker import BreakerPolicy
+from holdfast.resilience.breaker import BreakerPolicy
 
 app = Holdfast()
 app.dependency("gateway", breaker=BreakerPolicy(cooldown=os.environ.get("OUTAGE_COOLDOWN", "30s")))

@@ -1,4 +1,4 @@
-"""Two workers, one service that goes down and comes back slowly: what it cost, as figures."""
+"""Runs an outage with two workers and one service, and measures its cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What came of it. Calls *after the trip* are those from the moment at which the breaker was open."""
+    """The figures of an outage. Calls *after the trip* are those made since the breaker was open."""
 
     jobs: int
     complete: int
     calls: int
-    wasted: int  #: calls while it was down
+    wasted: int  #: calls while the service was down
     calls_per_job_after_the_trip: float
     tripped_after_seconds: float
     resumed_after_seconds: float  #: from the service's return to the first answer that counted
@@ -44,9 +44,12 @@ async def run(
     slow_latency: float = 0.2,
     workers: int = 2,
     concurrency: int = 50,
-    patience: float = 300.0,
+    timeout: float = 300.0,
 ) -> Figures:
-    """Work normally for a while, go down, come back slow, wait until everything has ended."""
+    """Run *jobs* jobs through an outage, and return its figures.
+
+    The service works normally for a while, goes down, comes back slow, and all jobs are awaited.
+    """
     service = Service()
     await service.start()
     environment = os.environ | {
@@ -62,25 +65,25 @@ async def run(
 
     @app.task(depends_on="gateway", name="convert")
     async def convert(number: int) -> int:
-        raise NotImplementedError  # only to enqueue; the workers have the real one
+        raise NotImplementedError  # only declared to enqueue; the workers have the real task
 
     processes: list[asyncio.subprocess.Process] = []
     try:
         async with app:
             began = time.monotonic()
-            await convert.enqueue_many(({"number": number} for number in range(jobs)), max_attempts=10)
+            await convert.options(max_attempts=10).enqueue_many({"number": number} for number in range(jobs))
             processes = [
                 await asyncio.create_subprocess_exec(*command, *options, env=environment, cwd=ROOT)
                 for _ in range(workers)
             ]
-            await _until(lambda: len(service.calls) >= jobs // 10, patience)
+            await _until(lambda: len(service.calls) >= jobs // 10, timeout)
             down_at = time.monotonic()
             service.is_up = False
             tripped_at = await _until_open(app, down_at + down_seconds)
             await asyncio.sleep(max(0.0, down_at + down_seconds - time.monotonic()))
             back_at = time.monotonic()
             service.is_up, service.latency = True, slow_latency
-            counts = await _until_ended(app, jobs, patience)
+            counts = await _until_ended(app, jobs, timeout)
             seconds = time.monotonic() - began
             events = await _breaker_events(app)
             attempts = await _most_attempts(app)
@@ -107,25 +110,27 @@ async def run(
     )
 
 
-async def _until(condition: Any, patience: float) -> None:
-    async with asyncio.timeout(patience):
+async def _until(condition: Any, timeout: float) -> None:
+    async with asyncio.timeout(timeout):
         while not condition():  # noqa: ASYNC110 - other processes cannot set an event here
             await asyncio.sleep(0.01)
 
 
-async def _until_ended(app: Holdfast, jobs: int, patience: float) -> dict[str, int]:
-    async with asyncio.timeout(patience):
+async def _until_ended(app: Holdfast, jobs: int, timeout: float) -> dict[str, int]:
+    async with asyncio.timeout(timeout):
         while True:
-            counts = await app.counts()
+            counts = await app.jobs.counts()
             if counts["complete"] + counts["failed"] >= jobs:
                 return counts
             await asyncio.sleep(0.2)
 
 
 async def _until_open(app: Holdfast, deadline: float) -> float:
-    """When the breaker was seen open."""
+    """Return the time at which the breaker was seen open. Raises `TimeoutError`."""
     while time.monotonic() < deadline:
-        if any(state_of_dependency.breaker.state == "open" for state_of_dependency in await app.breakers()):
+        if any(
+            state_of_dependency.breaker.state == "open" for state_of_dependency in await app.breakers.list()
+        ):
             return time.monotonic()
         await asyncio.sleep(0.05)
     raise TimeoutError("the breaker did not open while the service was down")
@@ -134,7 +139,7 @@ async def _until_open(app: Holdfast, deadline: float) -> float:
 async def _breaker_events(app: Holdfast) -> list[str]:
     kinds: list[str] = []
     after = 0
-    while page := await app.events(after=after, limit=5000):
+    while page := await app.events.list(after=after, limit=5000):
         kinds += [event.kind for event in page if event.kind.startswith("breaker_")]
         after = page[-1].id
     return kinds
@@ -143,7 +148,7 @@ async def _breaker_events(app: Holdfast) -> list[str]:
 async def _most_attempts(app: Holdfast) -> int:
     most, after = 0, None
     while True:
-        page = await app.jobs(after=after, limit=1000)
+        page = await app.jobs.list(after=after, limit=1000)
         most = max([most, *(row.attempt for row in page.rows)])
         after = page.next
         if after is None:

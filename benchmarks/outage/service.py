@@ -1,4 +1,4 @@
-"""The service: answers after a while, refuses connections while it is down, counts who calls."""
+"""The service: answers after its latency, or with 503 while it is down, and records each call."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ BROKEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class Service:
-    """One port for its whole life. While it is down it answers 503, so that every call is counted."""
+    """An HTTP service on one port. While it is down it answers 503, so that every call is counted."""
 
     def __init__(self) -> None:
         self.is_up = True
         self.latency = 0.01
-        self.calls: list[tuple[float, bool]] = []  #: when, and whether it was up
+        self.calls: list[tuple[float, bool]] = []  #: the time of each call, and whether the service was up
         self.port = 0
 
     async def start(self) -> None:
+        """Start listening."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1000)
         self.port = server.sockets[0].getsockname()[1]
         self._server = server
 
     def stop(self) -> None:
+        """Stop listening."""
         self._server.close()
 
     @property

@@ -13,15 +13,15 @@ import {
 
 export * from "./operations.js";
 
-/** How long a client goes on asking. */
+/** How often a client repeats a request, and how long it waits. */
 export interface Patience {
-  /** The first one counts. */
+  /** How often a request is sent, including the first time. */
   tries?: number;
-  /** The pause before the second; it doubles. */
+  /** The pause before the second try. It doubles with each try. */
   baseSeconds?: number;
-  /** To take up a stream that was cut off. */
+  /** How often a client tries to resume an interrupted stream. */
   streamTries?: number;
-  /** A pause is never longer; who is told to wait longer gives up at once. */
+  /** The longest pause. A client that is asked to wait longer gives up at once. */
   longestSeconds?: number;
 }
 
@@ -30,9 +30,9 @@ export interface ClientOptions {
   key?: string;
   timeoutSeconds?: number;
   patience?: Patience;
-  /** Instead of the one that the platform has. */
+  /** Replaces the platform's `fetch`. */
   fetch?: typeof globalThis.fetch;
-  /** Instead of waiting in real time. */
+  /** Replaces the pauses, for tests. */
   sleep?: (seconds: number, signal?: AbortSignal) => Promise<void>;
 }
 
@@ -41,17 +41,17 @@ export interface WaitOptions extends CallOptions {
 }
 
 export interface ListenOptions extends CallOptions {
-  /** The `id` of the last event you have; without it, from now on. */
+  /** The `id` of the last event that you have. Without it, the stream starts now. */
   after?: string;
   kind?: string | string[];
   owner?: string;
-  /** Only of this job. */
+  /** Only events of this job. */
   jobId?: string;
 }
 
-/** Something that happened. Of kind `reset`: events were removed before you could hear them; read anew what you know. */
+/** An event. The kind `reset` means that events were removed before you could read them: read the current state again. */
 export interface StreamEvent {
-  /** Give it as `after` to go on behind it. */
+  /** Pass it as `after` to continue after this event. */
   id: string;
   kind: string;
   at: string | null;
@@ -65,13 +65,13 @@ export interface StreamEvent {
 }
 
 /**
- * A Holdfast API. What may be sent again is: after a lost connection, 429 or 503. Whatever changes something carries an
- * Idempotency-Key, so that it happens once however often it is sent.
+ * A Holdfast API. Requests that are safe to repeat are repeated after a lost connection, 429 or 503. Requests that change
+ * something have an Idempotency-Key, so they are done once even if they are sent several times.
  */
 export declare class Client extends Operations {
   constructor(url: string, options?: ClientOptions);
   readonly url: string;
-  /** A new job. Give an `idempotencyKey` of your own where your program may itself be run again. */
+  /** Enqueues a job. Pass your own `idempotencyKey` if your program itself may be run again. */
   enqueue(
     task: string,
     args?: Record<string, unknown>,
@@ -81,32 +81,32 @@ export declare class Client extends Operations {
   jobs(query?: ListJobsQuery, options?: CallOptions): AsyncGenerator<JobView, void, undefined>;
   /** All dead letters that match, oldest first, read page by page. */
   deadLetters(query?: ListDeadLettersQuery, options?: CallOptions): AsyncGenerator<DeadLetterView, void, undefined>;
-  /** The job when it has ended, however it ended. */
+  /** Waits until the job has ended, and returns it. */
   wait(jobId: string, options?: WaitOptions): Promise<JobView>;
-  /** Its result, waited for; a `Problem` with the code JOB_FAILED when it ends without one. */
+  /** Waits for the job's result. Throws a `Problem` with the code JOB_FAILED when it ends without one. */
   result(jobId: string, options?: WaitOptions): Promise<unknown>;
-  /** What happens, as it happens. A stream that is cut off is taken up where it was: nothing missed, nothing told twice. */
+  /** Yields events as they happen. An interrupted stream is resumed, without missing or repeated events. */
   events(options?: ListenOptions): AsyncGenerator<StreamEvent, void, undefined>;
 }
 
-/** Whatever goes wrong between a client and what it asked for. */
+/** The base class of all errors of the client. */
 export declare class ClientError extends Error {}
 
-/** No answer came. Whether the request was carried out is not known, unless it is one that only looks. */
+/** There was no response. It is not known whether the request was carried out. */
 export declare class Unreachable extends ClientError {}
 
-/** What came back is not an answer of this API. */
+/** The response is not one of this API. */
 export declare class BadAnswer extends ClientError {}
 
-/** The API refused, and says why (RFC 9457). */
+/** The API refused the request, with a problem document (RFC 9457). */
 export declare class Problem extends ClientError {
   readonly status: number;
-  /** Stable: programs may rely on it. */
+  /** Stable: programs can rely on it. */
   readonly code: ProblemFacts["code"];
   readonly detail: string;
   readonly instance: string;
   readonly errors: Array<{ pointer: string; detail: string }>;
   readonly facts: ProblemFacts;
-  /** Seconds. */
+  /** In seconds. */
   readonly retryAfter: number | undefined;
 }

@@ -6,9 +6,9 @@ export { BadAnswer, ClientError, Operations, Problem, Unreachable };
 
 const PREFIX = "/api/v1";
 const ENDED = new Set(["complete", "failed", "cancelled"]);
-/** A quiet stream gives a sign of life every 15 s: one that is silent for so long is dead. */
+/** A quiet stream sends a comment every 15 s, so one that is silent for this long is dead. */
 const SILENT_SECONDS = 45;
-/** Errors of connections that were never made: nothing has reached the server. */
+/** Errors of connections that were never made, so nothing has reached the server. */
 const UNSENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
 const PATIENCE = { tries: 5, baseSeconds: 0.2, streamTries: 10, longestSeconds: 30 };
 
@@ -73,12 +73,12 @@ export class Client extends Operations {
         return kind === "none" ? undefined : text;
       }
     } catch (error) {
-      throw this.#told(error, signal);
+      throw this.#translated(error, signal);
     }
     try {
       return JSON.parse(text);
     } catch (error) {
-      throw new BadAnswer("the answer is no JSON; check the URL", { cause: error });
+      throw new BadAnswer("the answer is not JSON; check the URL", { cause: error });
     }
   }
 
@@ -100,20 +100,20 @@ export class Client extends Operations {
     return request;
   }
 
-  /** What fetch throws, in our words; what the caller has ended himself stays as it is. */
-  #told(error, signal) {
+  /** Returns an error of `fetch` as one of ours; the caller's own abort stays as it is. */
+  #translated(error, signal) {
     if (error instanceof ClientError || signal?.aborted) {
       return error;
     }
-    const told = new Unreachable(`no answer from ${this.#url}; check that it runs and can be reached`, { cause: error });
-    told.wasSent = !UNSENT.has(error?.cause?.code);
-    return told;
+    const unreachable = new Unreachable(`no answer from ${this.#url}; check that it runs and can be reached`, { cause: error });
+    unreachable.wasSent = !UNSENT.has(error?.cause?.code);
+    return unreachable;
   }
 
   /**
-   * How many seconds to wait before it is sent again; undefined: it is not. 429 says that nothing was done, and so does a
-   * connection that could not be made. After 503, or when a connection broke under way, nobody knows: then only what looks, or
-   * carries an Idempotency-Key, is sent again; and once more where the first one is still being carried out.
+   * Returns how many seconds to wait before the request is sent again; undefined if it is not. After 429, or when no connection
+   * could be made, nothing was done. After 503 or a broken connection this is unknown, so only reads and requests with an
+   * Idempotency-Key are sent again, also while the first one is still being carried out.
    */
   #pause(attempt, tries, error, isRepeatable) {
     const isInFlight = error.code === "IDEMPOTENCY_KEY_IN_FLIGHT";
@@ -183,18 +183,18 @@ export class Client extends Operations {
   async *events({ after, kind, owner, jobId, signal } = {}) {
     const path = jobId === undefined ? "/events/stream" : `/jobs/${encodeURIComponent(jobId)}/events/stream`;
     const reader = new Reader(after);
-    for (let fruitless = 1; ; fruitless += 1) {
+    for (let failures = 1; ; failures += 1) {
       const request = this.#request({ method: "GET", path: PREFIX + path, query: { kind, owner } });
       let pause = reader.retrySeconds;
       try {
         for await (const text of this.#listen(request, reader, signal)) {
-          fruitless = 0;
+          failures = 0;
           yield* reader.feed(text);
         }
       } catch (caught) {
-        const error = this.#told(caught, signal);
+        const error = this.#translated(caught, signal);
         const tries = reader.last === undefined ? this.#patience.tries : this.#patience.streamTries;
-        const least = this.#pause(fruitless, tries, error, true);
+        const least = this.#pause(failures, tries, error, true);
         if (least === undefined) {
           throw error;
         }
@@ -204,7 +204,7 @@ export class Client extends Operations {
     }
   }
 
-  /** The pieces of one connection, until it ends or has been silent for too long. */
+  /** Yields the text of one connection, until it ends or is silent for too long. */
   async *#listen({ url, ...request }, reader, signal) {
     reader.begin();
     request.headers.Accept = "text/event-stream";
@@ -228,7 +228,7 @@ export class Client extends Operations {
       }
     } finally {
       clearTimeout(timer);
-      silence.abort(); // whoever stops listening hangs up
+      silence.abort(); // closes the connection when the caller stops reading
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Whatever goes wrong between a client and what it asked for. */
+/** The base class of all errors of the client. */
 export class ClientError extends Error {
   constructor(message, options) {
     super(message, options);
@@ -6,13 +6,13 @@ export class ClientError extends Error {
   }
 }
 
-/** No answer came. Whether the request was carried out is not known, unless it is one that only looks. */
+/** There was no response. It is not known whether the request was carried out. */
 export class Unreachable extends ClientError {}
 
-/** What came back is not an answer of this API: a proxy, another program, or a much newer server. */
+/** The response is not one of this API: it is of a proxy, another program, or a much newer server. */
 export class BadAnswer extends ClientError {}
 
-/** The API refused, and says why (RFC 9457). `code` is stable, `detail` is for people. */
+/** The API refused the request (RFC 9457). `code` is stable, `detail` is for people. */
 export class Problem extends ClientError {
   constructor(facts, retryAfter) {
     super(`${facts.code}: ${facts.detail ?? facts.title ?? ""}`);
@@ -26,7 +26,7 @@ export class Problem extends ClientError {
   }
 }
 
-/** The error that an answer tells of. */
+/** Returns the error for a response that is not a success. */
 export async function refusal(response) {
   const media = mediaOf(response);
   const status = response.status;
@@ -39,25 +39,25 @@ export async function refusal(response) {
     }
   }
   if (status === 429 || status === 503) {
-    // A proxy's own word, and it means the same.
+    // A proxy's own response, which means the same.
     const code = status === 429 ? "RATE_LIMITED" : "UNAVAILABLE";
-    const detail = "something in front of the server refused for now; send it again later";
+    const detail = "a proxy in front of the server refused for now; send it again later";
     return new Problem({ status, code, detail }, retryAfter);
   }
   if (status === 502 || status === 504) {
     return new Unreachable(`a proxy answered ${status}: it could not reach the server; send it again later`);
   }
-  return new BadAnswer(`the answer is ${status} ${media || "without a type"}, not one of Holdfast's; check the URL`);
+  return new BadAnswer(`the response is ${status} ${media || "without a type"}, which is not one of Holdfast's API; check the URL`);
 }
 
 export function mediaOf(response) {
   return (response.headers.get("content-type") ?? "").split(";")[0].trim().toLowerCase();
 }
 
-/** `Retry-After` in seconds; its other form, a date, is read as if it were missing: clocks differ. */
+/** Returns `Retry-After` in seconds. A date is ignored, because clocks differ. */
 function secondsOf(response) {
-  const given = response.headers.get("retry-after") ?? "";
-  return /^\d{1,9}$/.test(given) ? Number(given) : undefined;
+  const text = response.headers.get("retry-after") ?? "";
+  return /^\d{1,9}$/.test(text) ? Number(text) : undefined;
 }
 
 function parsed(text) {

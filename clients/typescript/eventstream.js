@@ -1,9 +1,9 @@
 import { BadAnswer } from "./errors.js";
 
-/** Longer than any event that the server makes. */
+/** Longer than any event of the server. */
 const LONGEST = 64 * 1024 * 1024;
 
-/** Server-sent events, from text to events. What was cut off in the middle has not been told, and comes again. */
+/** Parses server-sent events. An event that is cut off is not returned, and the server sends it again. */
 export class Reader {
   #rest = "";
   #id;
@@ -11,19 +11,19 @@ export class Reader {
   #data = [];
 
   constructor(last) {
-    /** The number to come back with: of the last event that was complete. */
+    /** The id of the last complete event, with which the stream is resumed. */
     this.last = last;
-    /** How long the server wants to be left alone before that. */
+    /** How long the server asks to wait before that. */
     this.retrySeconds = 2;
   }
 
-  /** Of a new connection: what the last one left unfinished is void. */
+  /** Starts a new connection, and drops an incomplete event of the last one. */
   begin() {
     this.#rest = "";
     this.#clear();
   }
 
-  /** The events that are complete with this piece. */
+  /** Returns the events that this piece of text completes. */
   feed(text) {
     this.#rest += text;
     if (this.#rest.length > LONGEST) {
@@ -59,18 +59,18 @@ export class Reader {
     this.last = this.#id ?? this.last;
     this.#clear();
     if (data === "") {
-      return undefined; // a sign of life; its number says how far all of this has come
+      return undefined; // a comment that keeps the connection open; its id is the current position
     }
     const id = this.last ?? "0";
     if (kind !== "") {
       return { id, kind, at: null, job_id: null, task: null, queue: null, owner: null, attempt: 0, epoch: 0, meta: {} };
     }
     try {
-      const told = JSON.parse(data);
-      const { event, ...facts } = told.data;
-      return { id, kind: event, at: told.time, ...facts };
+      const envelope = JSON.parse(data);
+      const { event, ...facts } = envelope.data;
+      return { id, kind: event, at: envelope.time, ...facts };
     } catch (error) {
-      throw new BadAnswer("the stream holds something else than events; check the URL", { cause: error });
+      throw new BadAnswer("the stream does not contain events; check the URL", { cause: error });
     }
   }
 

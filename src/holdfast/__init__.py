@@ -1,4 +1,7 @@
-"""Holdfast: a durable job engine. Decorate a function, enqueue a call, and it is brought to a definite end."""
+"""Holdfast: a durable job engine. Decorate a function, enqueue a call, and it is brought to a definite end.
+
+More names are in `holdfast.policies`, `holdfast.records`, `holdfast.external` and `holdfast.plugins`.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
-    from holdfast.domain.backoff import exponential, fixed, polynomial, table
-    from holdfast.domain.breaker import BreakerPolicy
-    from holdfast.domain.budget import BudgetPolicy
-    from holdfast.domain.external import Done, Failed, ReportResult, ReportStatus, Requeue
-    from holdfast.domain.external_task import ExternalTask
-    from holdfast.domain.gates import Admit, GateRequest, Hold, Reject
-    from holdfast.domain.job import (
-        Artifact,
-        Attempt,
-        DeadLetter,
-        Event,
-        JobRow,
-        LateResult,
-        StuckJob,
-        WorkerRow,
-    )
-    from holdfast.domain.limiter import LimiterPolicy
-    from holdfast.domain.limits import Limit, Limits
-    from holdfast.domain.moves import MOVES, State
-    from holdfast.domain.notice import Notice
-    from holdfast.domain.outbox import Delivered, Message, Undelivered
-    from holdfast.domain.policy import Retry
-    from holdfast.domain.schedule import Cron, Every
-    from holdfast.domain.windows import Window, Windows
-    from holdfast.engine.context import THIS_JOB, DependencyCall, Job, current_job
-    from holdfast.engine.ports import MoveNotice, Page, Retention, Transaction
-    from holdfast.engine.tasks import Handle, Task
+    from holdfast.engine.context import THIS_JOB, Job, current_job
+    from holdfast.engine.job_queries import Page
     from holdfast.errors import (
         Conflict,
         DependencyHeld,
@@ -45,7 +23,6 @@ if TYPE_CHECKING:
         PayloadError,
         ResultExpired,
         Retryable,
-        SchemaMismatch,
         Snooze,
         StoreError,
         StoreUnavailable,
@@ -53,147 +30,69 @@ if TYPE_CHECKING:
         UnknownTask,
         UsageError,
     )
+    from holdfast.jobs.job import JobRow
+    from holdfast.jobs.moves import State
+    from holdfast.jobs.retention import Retention
+    from holdfast.jobs.schedule import Cron, Every
+    from holdfast.resilience.limits import Limits
+    from holdfast.resilience.policy import Retry
+    from holdfast.tasks.task import Handle, Task
+    from holdfast.wiring import new_job_id
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "MOVES",
     "THIS_JOB",
-    "Admit",
-    "Artifact",
-    "Attempt",
-    "BreakerPolicy",
-    "BudgetPolicy",
     "Conflict",
     "Cron",
-    "DeadLetter",
-    "Delivered",
-    "DependencyCall",
     "DependencyHeld",
-    "Done",
-    "Event",
     "Every",
-    "ExternalTask",
-    "Failed",
     "Fatal",
     "Forbidden",
-    "GateRequest",
     "Handle",
-    "Hold",
     "Holdfast",
     "HoldfastError",
     "Job",
     "JobFailed",
     "JobRow",
-    "LateResult",
     "LeaseLost",
-    "Limit",
-    "LimiterPolicy",
     "Limits",
-    "Message",
-    "MoveNotice",
-    "Notice",
     "Page",
     "PayloadError",
-    "Reject",
-    "ReportResult",
-    "ReportStatus",
-    "Requeue",
     "ResultExpired",
     "Retention",
     "Retry",
     "Retryable",
-    "SchemaMismatch",
     "Snooze",
     "State",
     "StoreError",
     "StoreUnavailable",
-    "StuckJob",
     "Task",
-    "Transaction",
-    "Undelivered",
     "UnknownJob",
     "UnknownTask",
     "UsageError",
-    "Window",
-    "Windows",
-    "WorkerRow",
     "current_job",
-    "exponential",
-    "fixed",
-    "polynomial",
-    "table",
+    "new_job_id",
 ]
 
 #: Public name → the module it is in. Imported when it is asked for: the pytest plug-in is inside this package and
 #: loads in every pytest run, also in those that never use Holdfast.
-_HOMES = {
+_HOMES = dict.fromkeys(__all__, "holdfast.errors") | {
+    "Cron": "holdfast.jobs.schedule",
+    "Every": "holdfast.jobs.schedule",
+    "Handle": "holdfast.tasks.task",
     "Holdfast": "holdfast.app",
-    "exponential": "holdfast.domain.backoff",
-    "fixed": "holdfast.domain.backoff",
-    "polynomial": "holdfast.domain.backoff",
-    "table": "holdfast.domain.backoff",
-    "BreakerPolicy": "holdfast.domain.breaker",
-    "BudgetPolicy": "holdfast.domain.budget",
-    "ExternalTask": "holdfast.domain.external_task",
-    "Admit": "holdfast.domain.gates",
-    "GateRequest": "holdfast.domain.gates",
-    "Hold": "holdfast.domain.gates",
-    "Reject": "holdfast.domain.gates",
-    "Artifact": "holdfast.domain.job",
-    "Attempt": "holdfast.domain.job",
-    "DeadLetter": "holdfast.domain.job",
-    "Event": "holdfast.domain.job",
-    "JobRow": "holdfast.domain.job",
-    "LateResult": "holdfast.domain.job",
-    "StuckJob": "holdfast.domain.job",
-    "WorkerRow": "holdfast.domain.job",
-    "LimiterPolicy": "holdfast.domain.limiter",
-    "Limit": "holdfast.domain.limits",
-    "Limits": "holdfast.domain.limits",
-    "MOVES": "holdfast.domain.moves",
-    "State": "holdfast.domain.moves",
-    "Notice": "holdfast.domain.notice",
-    "Delivered": "holdfast.domain.outbox",
-    "Message": "holdfast.domain.outbox",
-    "Undelivered": "holdfast.domain.outbox",
-    "Done": "holdfast.domain.external",
-    "Failed": "holdfast.domain.external",
-    "Requeue": "holdfast.domain.external",
-    "ReportStatus": "holdfast.domain.external",
-    "ReportResult": "holdfast.domain.external",
-    "Retry": "holdfast.domain.policy",
-    "Cron": "holdfast.domain.schedule",
-    "Every": "holdfast.domain.schedule",
-    "Window": "holdfast.domain.windows",
-    "Windows": "holdfast.domain.windows",
-    "DependencyCall": "holdfast.engine.context",
     "Job": "holdfast.engine.context",
+    "JobRow": "holdfast.jobs.job",
+    "Limits": "holdfast.resilience.limits",
+    "Page": "holdfast.engine.job_queries",
+    "Retention": "holdfast.jobs.retention",
+    "Retry": "holdfast.resilience.policy",
+    "State": "holdfast.jobs.moves",
     "THIS_JOB": "holdfast.engine.context",
+    "Task": "holdfast.tasks.task",
     "current_job": "holdfast.engine.context",
-    "MoveNotice": "holdfast.engine.ports",
-    "Page": "holdfast.engine.ports",
-    "Retention": "holdfast.engine.ports",
-    "Transaction": "holdfast.engine.ports",
-    "Handle": "holdfast.engine.tasks",
-    "Task": "holdfast.engine.tasks",
-    "Conflict": "holdfast.errors",
-    "DependencyHeld": "holdfast.errors",
-    "Fatal": "holdfast.errors",
-    "Forbidden": "holdfast.errors",
-    "HoldfastError": "holdfast.errors",
-    "JobFailed": "holdfast.errors",
-    "LeaseLost": "holdfast.errors",
-    "PayloadError": "holdfast.errors",
-    "ResultExpired": "holdfast.errors",
-    "Retryable": "holdfast.errors",
-    "SchemaMismatch": "holdfast.errors",
-    "Snooze": "holdfast.errors",
-    "StoreError": "holdfast.errors",
-    "StoreUnavailable": "holdfast.errors",
-    "UnknownJob": "holdfast.errors",
-    "UnknownTask": "holdfast.errors",
-    "UsageError": "holdfast.errors",
+    "new_job_id": "holdfast.wiring",
 }
 
 

@@ -2,94 +2,77 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from holdfast import gc_tuning
-from holdfast.credits.verbs import EVERY as CREDITS_EVERY
-from holdfast.credits.verbs import Credits
-from holdfast.declaring import Declaring
-from holdfast.domain.job import Enqueued, JobId, NewJob
-from holdfast.domain.lanes import Dependency
-from holdfast.domain.operation import OperationAction
-from holdfast.domain.urls import shown
-from holdfast.domain.validation import several, typed, whole, word
-from holdfast.engine.dispatcher import Dispatcher, name_of
-from holdfast.engine.engine import Engine
-from holdfast.engine.engines import Engines
-from holdfast.engine.main_guard import check_import, check_importing, check_main
-from holdfast.engine.observers import Observers
+from holdfast.declarations import Declarations, hook_kinds
+from holdfast.engine.admission import Probe
+from holdfast.engine.breakers import Breakers
+from holdfast.engine.dead_letters import DeadLetters
+from holdfast.engine.events import Events
+from holdfast.engine.external import ExternalJobs
+from holdfast.engine.jobs import Jobs
+from holdfast.engine.keys import Keys
+from holdfast.engine.operations import Operations
 from holdfast.engine.outbound_calls import OutboundCalls
-from holdfast.engine.outbox_store import PublishesDirectly
-from holdfast.engine.policies.reloading import find
-from holdfast.engine.ports import ArtifactBackend, Clock, RegistersLanes, Retention, Rng, Store
-from holdfast.engine.settings import Settings
-from holdfast.errors import UnknownTask, UsageError
-from holdfast.logs import Log
-from holdfast.maintenance.dispatch import DISPATCH_EVERY as HAND_OUT_EVERY
-from holdfast.maintenance.dispatch import DispatchFeed as HandingOut
-from holdfast.maintenance.tasks import Maintenance
-from holdfast.portal import Portal, SyncVerbs
-from holdfast.relaying import Relaying
-from holdfast.signals import reload_on_signal, stop_on_signals
-from holdfast.verbs import Verbs
-from holdfast.webhooks.delivery import install as install_webhooks
-from holdfast.webhooks.fanout import DISPATCH_EVERY, Fanout
-from holdfast.webhooks.notifiers import NOTIFY_EVERY, NotifierFeed
-from holdfast.webhooks.replay import replay_batch
-from holdfast.wiring import (
-    SystemClock,
-    SystemIds,
-    SystemRng,
-    SystemThreads,
-    database_url,
-    find_secret_keys,
-    make_artifacts,
-    make_books,
-    make_dispatch,
-    make_outbound,
-    make_store,
-    thread_pool,
-)
-from holdfast.worker.guarded_calls import GuardedCall
-from holdfast.worker.watchdog import Watchdog
-from holdfast.worker.worker import Worker
+from holdfast.engine.ports import Hook, Store
+from holdfast.engine.queues import Queues
+from holdfast.engine.schedules import Schedules
+from holdfast.errors import UsageError
+from holdfast.extensions import Extension
+from holdfast.jobs.machine import Clock, Rng
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.schedule import When
+from holdfast.outbox.model import TopicPolicy
+from holdfast.outbox.transport import Topic
+from holdfast.outbox.verbs import Outbox
+from holdfast.processes import run_maintenance, run_worker
+from holdfast.resilience.breaker import BreakerPolicy
+from holdfast.resilience.budget import BudgetPolicy
+from holdfast.resilience.limiter import LimiterPolicy
+from holdfast.resilience.limits import Limits
+from holdfast.runtime import Given, Runtime
+from holdfast.sync import SyncVerbs
+from holdfast.tasks.options import TaskOptions
+from holdfast.tasks.policy_file.reloading import find
+from holdfast.tasks.schedules import ScheduleOptions
+from holdfast.tasks.settings import Settings, SettingsOptions
+from holdfast.tasks.task import Task
+from holdfast.values.duration import Duration
+from holdfast.values.validation import typed
+from holdfast.webhooks.verbs import Webhooks
+from holdfast.wiring import database_url
+from holdfast.worker.attempts import Middleware
 
 if TYPE_CHECKING:
-    from holdfast.domain.health import Health, Thresholds
+    from holdfast.health.judgement import Health, Thresholds
     from holdfast.metrics.metrics import Metrics
 
-log = Log("holdfast.app")
-
-_apps: weakref.WeakSet[Holdfast] = weakref.WeakSet()
-#: What the parents of this process have opened. It stays here, because dropping a connection may end the parent's.
-_parents: list[tuple[Engines, Portal | None]] = []
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _leave_to_parent() -> None:
-    """Let every app of a forked process begin with nothing open. What is open belongs to the parent."""
-    for app in list(_apps):
-        app._leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-class Holdfast(Declaring, Relaying, Verbs):
+class Holdfast:
     """A set of tasks over one database.
 
-    *url* defaults to `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`. Settings (`lease`, `heartbeat`, `poll`,
-    `reclaim_every`, `concurrency`, `grace`, …) come by keyword or from `HOLDFAST_<NAME>`. *policies* is a file that is
-    laid over what the code says about tasks; by default `HOLDFAST_POLICIES`, else ./holdfast.toml if there is one.
+    Declare tasks and what belongs to them with the methods; read and steer jobs through the namespaces (`app.jobs`,
+    `app.dead_letters`, `app.queues`, …); `app.sync` has the same namespaces for code without an event loop.
+
+    Args:
+        url: The database; by default `HOLDFAST_DATABASE_URL`, else `sqlite:///holdfast.db`.
+        retention: How long results, jobs and events are kept; by default for ever.
+        policies: A file that is laid over what the code says about tasks; by default `HOLDFAST_POLICIES`, else ./holdfast.toml
+            if it exists.
+        clock: For tests.
+        rng: For tests.
+        store: For tests.
+        calls: For tests.
+        extensions: What other packages add, such as `holdfast.contrib.credits.Credits()`.
+        settings: See `SettingsOptions`; each can also be set by `HOLDFAST_<NAME>`.
     """
 
     def __init__(
@@ -102,271 +85,187 @@ class Holdfast(Declaring, Relaying, Verbs):
         rng: Rng | None = None,
         store: Store | None = None,
         calls: OutboundCalls | None = None,
-        **settings: Any,
+        extensions: Sequence[Extension] = (),
+        **settings: Unpack[SettingsOptions],
     ) -> None:
-        super().__init__(find(policies, os.environ))
-        self.url = database_url(url)
-        self.settings = Settings.read(settings, os.environ)
         if retention is not None:
             typed("retention", retention, Retention, 'a Retention(results="7d", jobs="30d")')
-        self.retention = retention
-        self.observers = Observers()  #: told of what this process does with jobs
-        self._metrics: Metrics | None = None
-        self.payload_limit = self.settings.payload_limit
-        self._clock, self._rng, self._ids = clock or SystemClock(), rng or SystemRng(), SystemIds()
-        self._threads = SystemThreads()
-        self._given_store, self._given_calls = store, calls
-        self._artifacts: ArtifactBackend | None = (
-            None  #: made when it is needed, where the settings name a place
+        declared = Declarations(find(policies, os.environ), extensions)
+        given = Given(clock=clock, rng=rng, store=store, calls=calls)
+        self.runtime = Runtime(
+            database_url(url), declared, Settings.read(settings, os.environ), retention, given
         )
-        self._open_nothing()
-        _apps.add(self)
-        self.credits = Credits(self.engine, self.tasks, make_books, lambda: self.portal)
-        self.new_id = self._ids.job_id
-        self.current_trace: Callable[[], str | None] = _no_trace
-        if self.settings.tracing:
+        self.runtime.settings_in_code = frozenset(name for name in settings if settings.get(name) is not None)
+        self.tasks = declared.tasks  #: by name
+        self.jobs = Jobs(self.runtime)
+        self.dead_letters = DeadLetters(self.runtime)
+        self.queues = Queues(self.runtime)
+        self.breakers = Breakers(self.runtime)
+        self.schedules = Schedules(self.runtime)
+        self.outbox = Outbox(self.runtime)
+        self.webhooks = Webhooks(self.runtime)
+        self.keys = Keys(self.runtime)
+        self.operations = Operations(self.runtime)
+        self.events = Events(self.runtime)
+        self.external = ExternalJobs(self.runtime)
+        if self.runtime.settings.tracing:
             from holdfast.tracing import instrument
 
             instrument(self)
 
-    # -- opening ----------------------------------------------------------------------------------------------------
+    # -- opening and closing ----------------------------------------------------------------------------------------
     async def __aenter__(self) -> Holdfast:
-        await self.engine()
+        await self.runtime.engine()
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    async def engine(self) -> Engine:
-        """The engine of the running event loop; opens the store when it is not open yet."""
-        return await self._engines.here()
-
-    async def make_engine(self) -> Engine:
-        """A new engine with a store of its own, opened in the running loop."""
-        self._check_policies()
-        store = self._make_store()
-        try:
-            await store.open()
-            if isinstance(store, RegistersLanes):
-                own = [task.lane for task in self.tasks.values()]
-                await store.register([*own, *(lane._replace(fair=True) for lane in own)])
-            if await self.credits.declare(store):
-                self._sell()
-            broker = await self._make_broker(store)
-        except BaseException:
-            await store.close()
-            raise
-        given = self._find_artifacts(), self.admission, self.observers, self._calls
-        engine = Engine(
-            store,
-            self.tasks,
-            self.settings,
-            self._clock,
-            self._rng,
-            self._ids,
-            *given,
-            broker,
-            secret_keys=self._secret_keys,
-            codes=self.codes,
-        )
-        engine.schedules = self.schedules
-        engine.batches[OperationAction.REPLAY] = replay_batch
-        return engine
-
-    @cached_property
-    def _secret_keys(self) -> Callable[[], tuple[bytes, ...]]:
-        return find_secret_keys("memory:" if self._given_store else self.url, self.settings, self._ids)
-
-    def _make_closed_engine(self) -> Engine:
-        """One that needs no running loop, and opens nothing."""
-        self._check_policies()
-        given = self._clock, self._rng, self._ids
-        return Engine(
-            self._make_store(), self.tasks, self.settings, *given, observers=self.observers, codes=self.codes
-        )
-
-    def _make_store(self) -> Store:
-        check_import()
-        store = self._given_store or make_store(self.url, self._clock, self._threads)
-        store.hooks = self._hooks
-        return store
-
-    async def _make_broker(self, store: Store) -> Dispatcher | None:
-        """What hands out due jobs, where the settings name it; not for a store that tests have put in."""
-        address = self.settings.dispatch
-        if address is None or self._given_store is not None:
-            return None
-        dispatch = make_dispatch(address, await name_of(store, self._ids), self._clock)
-        return Dispatcher(dispatch, shown(address), store, self._clock, self.tasks, self.admission)
-
-    def _calls(self) -> OutboundCalls:
-        return self._given_calls or make_outbound(self.settings.outbound_allow)
-
-    def _find_artifacts(self) -> ArtifactBackend | None:
-        if self._artifacts is None and self.settings.artifacts is not None:
-            self._artifacts = make_artifacts(self.settings.artifacts)
-        return self._artifacts
-
     async def close(self) -> None:
-        await self._engines.close()
-
-    @contextmanager
-    def replaced(self, *, store: Store, clock: Clock) -> Iterator[Holdfast]:
-        """Another *store* and *clock* inside the block, for tests; afterwards everything is as it was."""
-        before = self.__dict__.copy()
-        self.url, self._given_store, self._clock = "memory://", store, clock
-        self._artifacts = make_artifacts("memory://") if self.settings.artifacts else None
-        self._open_nothing()
-        try:
-            yield self
-        finally:
-            self._close_portal()
-            self.__dict__.update(before)
-
-    def _open_nothing(self) -> None:
-        """Begin without an engine and without a portal."""
-        self._engines = Engines(self.make_engine, self._make_closed_engine, owned=self._given_store is None)
-        self._portal: Portal | None = None
-        self._portal_lock = threading.Lock()
-
-    def _leave_to_parent(self) -> None:
-        self._engines.leave()
-        if self._portal is not None:
-            self._portal.leave()
-        _parents.append((self._engines, self._portal))
-        self._open_nothing()
+        """Close the connections that the running event loop has opened. The next call opens them again."""
+        await self.runtime.close()
 
     async def migrate(self) -> list[str]:
-        return await self._make_store().migrate()
+        """Bring the schema of the database up to date, and return the names of the migrations that ran."""
+        return await self.runtime.make_store().migrate()
 
-    def dispatch_through(self, address: str) -> None:
-        """Workers of this app get due jobs from this broker, as by the setting `dispatch`; say it before the app is used."""
-        said = Settings.read({"dispatch": address}, {}).dispatch
-        self.settings = replace(self.settings, dispatch=said)
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Open a transaction on a connection of the store; it commits on leaving the block.
 
-    # -- what tasks and handles call --------------------------------------------------------------------------------
-    async def send(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
-        return await (await self.engine()).enqueue(jobs, connection)
-
-    def send_sync(self, jobs: Sequence[NewJob], connection: Any = None) -> Sequence[Enqueued]:
-        if connection is not None:
-            return self._sync_engine().enqueue_sync(jobs, connection)
-        direct = self._engines.direct()
-        if direct is not None:
-            answers = direct.enqueue_sync(jobs)
-            self.observers.enqueued(jobs, answers)
-            return answers
-        return self.portal.call(lambda engine: engine.enqueue(jobs))
-
-    def publish_sync(
-        self,
-        topic: str,
-        payload: Any,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        id: str | None = None,  # noqa: A002 - as `enqueue` calls it
-        connection: Any = None,
-    ) -> str:
-        """`publish` for code without an event loop."""
-        engine = self._sync_engine()
-        message = engine.new_message(
-            topic, payload, key=key, headers=headers, message_id=id, trace=self.current_trace()
-        )
-        direct: object = self._engines.direct()
-        if connection is not None:
-            engine.publish_sync([message], connection)
-        elif isinstance(direct, PublishesDirectly):
-            direct.publish_sync([message])
-        else:
-            self.portal.call(lambda there: there.publish([message]))
-        return message.id
-
-    def _sync_engine(self) -> Engine:
-        """An engine for calls that need no event loop: enqueueing on SQLite and on connections of the caller's."""
-        self._check_policies()
-        return self._engines.anywhere()
+        Use it for what must be stored together: `task.options(connection=…).enqueue(…)`, `app.outbox.publish(…,
+        connection=…)` and rows of your own.
+        """
+        async with (await self.runtime.engine()).store.transaction() as connection:
+            yield connection
 
     @property
-    def portal(self) -> Portal:
-        """The way to call async verbs from sync code: an event loop in a thread of its own."""
-        with self._portal_lock:  # two threads that come first at the same time share one
-            if self._portal is None or not self._portal.is_open:
-                self._portal = Portal(self.make_engine, self._threads)
-            return self._portal
+    def extensions(self) -> Mapping[str, Extension]:
+        """The extensions of the app by name: those that it declares, and those whose tables its database was found to have."""
+        return MappingProxyType(self.runtime.extensions.by_name)
 
     @property
     def sync(self) -> SyncVerbs:
-        """Every verb for code without an event loop: `app.sync.retry(id)` is `await app.retry(id)`."""
-        return SyncVerbs(lambda: self.portal, self._close_sync)
+        """The namespaces for code without an event loop: `app.sync.jobs.retry(id)` is `await app.jobs.retry(id)`."""
+        return SyncVerbs(self.runtime)
 
-    def _close_sync(self) -> None:
-        self._close_portal()
-        self._engines.close_idle()
+    # -- declaring --------------------------------------------------------------------------------------------------
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
-    def _close_portal(self) -> None:
-        if self._portal is not None:
-            self._portal.close()
+    @overload
+    def task(self, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def dependency_call(self, name: str, shard: str = "") -> GuardedCall:
-        """Guard a call of the dependency *name* by its breaker, in any process: `with app.dependency_call("bank"): …`, or
-        `async with`. Raises `DependencyHeld` while the breaker is open.
+    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(queue="mail", retry=5)`; see `TaskOptions`."""
 
-        In a handler use `job.dependency(name)`, which puts the job off by itself.
+        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+            return self.runtime.declared.add_task(function, self.runtime, **options)
+
+        return decorate(*function) if function else decorate
+
+    @overload
+    def schedule(
+        self, when: When, /, **options: Unpack[ScheduleOptions]
+    ) -> Callable[[Task[P, R]], Task[P, R]]: ...
+
+    @overload
+    def schedule(self, task: Task[P, R], when: When, /, **options: Unpack[ScheduleOptions]) -> Task[P, R]: ...
+
+    def schedule(self, *given: Any, **options: Any) -> Any:
+        """Enqueue a task by the clock.
+
+        Write `@app.schedule(Cron("0 7 * * mon-fri", zone="Europe/Berlin"))` above `@app.task`, or
+        `app.schedule(task, Every("5m"))`. See `ScheduleOptions`.
         """
-        dependency = Dependency(word("name", name), shard)
-        return GuardedCall(dependency, self.engine, lambda: self.portal)
+        if not 1 <= len(given) <= 2 or isinstance(given[-1], Task):
+            raise UsageError("a schedule says when: @app.schedule(Every(…)), or app.schedule(task, Cron(…))")
 
-    async def reject(
+        def keep(task: Any) -> Any:
+            self.runtime.declared.add_schedule(task, given[-1], **options)
+            return task
+
+        return keep(given[0]) if len(given) == 2 else keep
+
+    def topic(
         self,
-        task: str,
-        arguments: dict[str, Any],
-        code: str,
+        name: str,
+        to: str | None = None,
         *,
-        message: str | None = None,
-        owner: str | None = None,
-    ) -> JobId:
-        """Put a refused input on record: a job that is failed from the start, without a dead letter."""
-        if task not in self.tasks:
-            raise UnknownTask(task, self.tasks)
-        [job] = self.tasks[task].options(owner=owner)._jobs([arguments], checked=False)
-        return await (await self.engine()).reject(job, code, message)
+        base: Duration = "1s",
+        cap: Duration = "1m",
+        max_tries: int | None = None,
+        strict: bool = False,
+        **target: Any,
+    ) -> Topic:
+        """Declare where messages of this name go: `app.topic("grading.request", to="amqp://…", exchange="grading")`.
 
-    # -- watching ---------------------------------------------------------------------------------------------------
-    @property
-    def metrics(self) -> Metrics:
-        """What this process does and how the jobs stand, for Prometheus; counting begins when it is first asked for."""
-        if self._metrics is None:
-            from holdfast.metrics.metrics import Metrics
+        Args:
+            name: The topic.
+            to: amqp://, redis://, nats://, https://, memory://, or what a plug-in adds; by default `HOLDFAST_BROKER`.
+            base: A message that was refused is tried again after this time, doubled with every try …
+            cap: … up to this time.
+            max_tries: Park a message after this many tries; by default it is tried for ever.
+            strict: A parked message holds up those behind it that have its key.
+            target: Options of the kind of target; see docs/how-to/publish-messages.md.
+        """
+        policy = TopicPolicy(base=base, cap=cap, max_tries=max_tries, strict=strict)
+        return self.runtime.declared.add_topic(name, to or self.runtime.settings.broker, policy, target)
 
-            self._metrics = Metrics(
-                self.engine,
-                self.observers,
-                self._clock,
-                prefix=self.settings.metrics_prefix,
-                own_queue=self._own_queue,
-            )
-        return self._metrics
+    def dependency(
+        self,
+        name: str,
+        *,
+        breaker: BreakerPolicy | None = BreakerPolicy(),  # noqa: B008 - a frozen value
+        limiter: LimiterPolicy | None = LimiterPolicy(),  # noqa: B008
+        budget: BudgetPolicy | None = BudgetPolicy(),  # noqa: B008
+        probe: str | Probe | None = None,
+    ) -> None:
+        """Say how calls of a dependency are guarded. Tasks name it by `depends_on=`; None switches a mechanism off.
 
-    def serve_metrics(self, port: int, host: str = "127.0.0.1") -> AbstractAsyncContextManager[int]:
-        """Answer `/metrics`, `/livez`, `/readyz` and `/maintenance` on *port* inside the block, as a worker does by
-        `--metrics-port`; gives the port (of 0: the one that was found free)."""
-        from holdfast.metrics.port import Port
+        *probe* is asked before calls are tried again after an outage: a URL (an answer below 500 is good), or an async
+        function that returns whether the service is well. A bad answer, or none within 5 s, puts the trials off by 5 s. A good
+        one lets them begin after one cooldown, also where `max_cooldown` would let them wait longer.
+        """
+        self.runtime.declared.add_dependency(name, breaker, limiter, budget, probe)
 
-        return Port(self.metrics, self.engine).open(host, port)
+    def error_code(self, name: str, message: str, *, error_class: str = "unknown") -> None:
+        """Declare an error code of this app: `app.error_code("GW_5XX", "The gateway is down.")`.
 
-    def _own_queue(self, task: str) -> str | None:
-        return self.tasks[task].policy.queue if task in self.tasks else None
+        Args:
+            name: The code.
+            message: What people see of a failure that has this code and no message of its own.
+            error_class: "transient", "throttled" or "unknown" (retried), or "permanent".
 
-    async def health(self, thresholds: Thresholds | None = None) -> Health:
-        """Whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` of the environment."""
-        from holdfast.domain.health import Thresholds, judge_health
-        from holdfast.engine.health_inputs import read_health_inputs
+        Raises `UsageError` when the code is one of the engine's, or is declared with another meaning.
+        """
+        self.runtime.declared.add_error_code(name, message, error_class)
 
-        vitals = await read_health_inputs(await self.engine(), self.schedules)
-        return judge_health(vitals, thresholds or Thresholds.read(os.environ))
+    def queue(self, name: str, limits: Limits) -> None:
+        """Limit a queue as a whole: `app.queue("mail", Limits(concurrency=5))`."""
+        self.runtime.declared.add_queue(name, limits)
 
-    # -- working ----------------------------------------------------------------------------------------------------
+    def lifespan(self, make: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
+        """Open resources for a worker process: an async generator with one `yield`. Handlers get them from `job.resources`."""
+        self.runtime.declared.set_lifespan(make)
+        return make
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Wrap every attempt: `async def m(job, call): …; return await call()`. The first one added is outermost."""
+        self.runtime.declared.add_middleware(function)
+        return function
+
+    def on(self, *kinds: str) -> Callable[[Hook], Hook]:
+        """Call a hook in the transaction of moves of these kinds. When the hook raises, none of the moves happens."""
+        chosen = hook_kinds(kinds)
+
+        def keep(hook: Hook) -> Hook:
+            self.runtime.declared.add_hook(chosen, hook)
+            return hook
+
+        return keep
+
+    # -- running ----------------------------------------------------------------------------------------------------
     async def run_worker(
         self,
         *,
@@ -377,110 +276,41 @@ class Holdfast(Declaring, Relaying, Verbs):
         handle_signals: bool = False,
         relay: bool = False,
     ) -> None:
-        """Work until cancelled or told to stop. *until_idle* returns when nothing is left that could be run. *relay*: bring
-        messages to their targets, too, if there are topics."""
-        if concurrency is not None:
-            whole("concurrency", concurrency, 1, 1_000_000)
-        if queues is not None and not several("queues", queues, str, 'names, e.g. ["default"]'):
-            raise UsageError("queues is empty; name those to serve, or leave it out to serve all")
-        if strange := sorted(set(queues or ()) - {task.policy.queue for task in self.tasks.values()}):
-            log.warning(
-                "queue.unknown", queues=strange, hint="no task is in them; jobs get there by queue= alone"
-            )
-        check_importing()
-        if any(task.policy.execute == "process" for task in self.tasks.values()):
-            check_main()
-        engine = await self.engine()
-        for task in install_webhooks(self):
-            self._reloader.adopt(task)
-        async with AsyncExitStack() as stack:
-            resources = await stack.enter_async_context(self._lifespan()) if self._lifespan else None
-            pool = thread_pool((concurrency or self.settings.concurrency) + 4)
-            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-            worker = Worker(
-                engine,
-                self._threads,
-                pool,
-                queues=queues,
-                concurrency=concurrency,
-                middleware=self._middleware,
-                resources=resources,
-                until_idle=until_idle,
-            )
-            watchdog = Watchdog(worker.attempt_of)
-            watchdog.start(self._threads)
-            stack.callback(watchdog.stop)
-            if handle_signals:  # the process is ours
-                stop_on_signals(worker.stop, stack, self._clock, self.settings.grace.total_seconds())
-                reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
-                gc_tuning.freeze_imports()
-            gc_tuning.raise_threshold()
-            if self._reloader.path is not None:
-                looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
-                stack.push_async_callback(_end, looking)
-            if relay and self.topics:
-                relaying = asyncio.create_task(self.make_relay(engine).run(), name="relay")
-                stack.push_async_callback(_end, relaying)
-            await _run_together(worker, self._maintenance(engine) if maintenance else None)
+        """Run jobs until cancelled or stopped.
+
+        Args:
+            concurrency: How many jobs run at once; by default the setting.
+            queues: Serve these queues only.
+            maintenance: Also run maintenance: reclaim lost jobs, enforce deadlines, tick schedules.
+            until_idle: Return when no job is left that could run.
+            handle_signals: Stop on SIGTERM and SIGINT.
+            relay: Also deliver messages, if the app declares topics.
+        """
+        await run_worker(
+            self.runtime,
+            concurrency=concurrency,
+            queues=queues,
+            maintenance=maintenance,
+            until_idle=until_idle,
+            handle_signals=handle_signals,
+            relay=relay,
+        )
 
     async def run_maintenance(self, *, handle_signals: bool = False) -> None:
-        """Do the duties and no job, until cancelled or told to stop: for a house whose workers run with `maintenance=False`."""
-        engine = await self.engine()
-        for task in install_webhooks(self):
-            self._reloader.adopt(task)
-        async with AsyncExitStack() as stack:
-            running = asyncio.create_task(self._maintenance(engine).run(), name="maintenance")
-            stopping = asyncio.Event()
-            stack.push_async_callback(_end, running)
-            if handle_signals:
-                stop_on_signals(stopping.set, stack, self._clock)
-                reload_on_signal(lambda: self._reloader.reload(self.tasks, asked=True), stack)
-            if self._reloader.path is not None:
-                looking = asyncio.create_task(self._reloader.run(self.tasks, self._clock), name="policies")
-                stack.push_async_callback(_end, looking)
-            log.info("maintenance.started")
-            await stopping.wait()
-        log.info("maintenance.stopped")
+        """Run maintenance and no jobs, until cancelled or stopped. Use it when workers run with `maintenance=False`."""
+        await run_maintenance(self.runtime, handle_signals=handle_signals)
 
-    def _maintenance(self, engine: Engine) -> Maintenance:
-        maintenance = Maintenance(engine, self.retention, self.schedules)
-        maintenance.add("webhooks", DISPATCH_EVERY, Fanout(engine).run)
-        notifying = NotifierFeed(engine, lambda: self.policies.notifiers)
-        maintenance.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
-        if engine.broker is not None:
-            maintenance.add("dispatch", HAND_OUT_EVERY, HandingOut(engine, engine.broker).run)
-        if self.external_tasks.hook in self._hooks:
-            maintenance.add(
-                "external_tasks", self.external_tasks.every, lambda: self.external_tasks.look(engine.store)
-            )
-        if self.credits.hook in self._hooks:
-            maintenance.add("credits", CREDITS_EVERY, self.credits.run_maintenance)
-        return maintenance
+    # -- watching ---------------------------------------------------------------------------------------------------
+    @property
+    def metrics(self) -> Metrics:
+        """The metrics of this process and of its jobs, for Prometheus. Counting begins at the first access."""
+        return self.runtime.metrics
 
+    async def health(self, thresholds: Thresholds | None = None) -> Health:
+        """Return whether all is well, check by check. *thresholds* default to `HOLDFAST_HEALTH_…` in the environment."""
+        from holdfast.health.inputs import read_health_inputs
+        from holdfast.health.judgement import Health, Thresholds, judge_health
 
-def _no_trace() -> None:
-    return None
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def _run_together(worker: Worker, maintenance: Maintenance | None) -> None:
-    maintaining = asyncio.create_task(maintenance.run(), name="maintenance") if maintenance else None
-    working = asyncio.create_task(worker.run(), name="worker")
-    cancelled = False
-    try:
-        while not working.done():
-            try:
-                await asyncio.shield(working)
-            except asyncio.CancelledError:
-                worker.stop()  # a second time: at once
-                cancelled = True
-        if cancelled:
-            raise asyncio.CancelledError
-        working.result()
-    finally:
-        if maintaining is not None:
-            await _end(maintaining)
+        inputs = await read_health_inputs(await self.runtime.engine(), self.runtime.declared.schedules)
+        judged = judge_health(inputs, thresholds or Thresholds.read(os.environ))
+        return Health((*judged.checks, *await self.runtime.extensions.health()))

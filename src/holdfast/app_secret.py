@@ -1,7 +1,8 @@
-"""The key of an app: what the secrets it hands out are made from.
+"""The key of an app, from which it derives the secrets of webhooks.
 
-It is the setting `secret` (`HOLDFAST_SECRET`). Without one, an app on SQLite keeps a random key in a file beside its
-database, for this user only. On PostgreSQL processes run on many machines, so the setting is required there.
+It is the setting `secret` (`HOLDFAST_SECRET`). Without one, an app on SQLite keeps a random key in a file
+beside its database, for this user only. On PostgreSQL processes run on many machines, so the setting is
+required.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ _HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
 
 def keys_of(secret: str) -> tuple[bytes, ...]:
-    """Return the keys in the setting `secret`: separated by commas, the newest first."""
+    """Return the keys in the setting `secret`, which are separated by commas, the newest first."""
     return tuple(sha256(b"holdfast\0" + part.strip().encode()).digest() for part in secret.split(","))
 
 
 def key_beside(database: Path, random: Callable[[], bytes]) -> tuple[bytes, ...]:
-    """Return the key in the file beside a SQLite *database*; make it of *random* bytes where there is none.
+    """Return the key in the file beside a SQLite *database*; create the file from *random* bytes if needed.
 
-    Of several processes that make it at once, one wins. Raises `StoreUnavailable` when it cannot be read or made.
+    When several processes create it at once, all use the same one. Raises `StoreUnavailable` when the file
+    cannot be read or created.
     """
     file = database.with_name(database.name + ".secret")
     try:
@@ -45,12 +47,12 @@ def key_beside(database: Path, random: Callable[[], bytes]) -> tuple[bytes, ...]
             draft.unlink()
         return keys_of(file.read_text())
     except OSError as error:
-        reason = f"{file.name} cannot be read or made ({error.strerror}); set HOLDFAST_SECRET instead"
+        reason = f"{file.name} cannot be read or created ({error.strerror}); set HOLDFAST_SECRET instead"
         raise StoreUnavailable(reason) from error
 
 
 def no_key() -> tuple[bytes, ...]:
-    """Refuse what needs a key on a store that cannot keep one."""
+    """Raise `Conflict`: the feature needs a key, and this store cannot keep one."""
     raise Conflict(
         "webhooks on PostgreSQL need a key; set HOLDFAST_SECRET, the same in every process of this app;"
         f" make one with {_HOW_TO_MAKE}"
@@ -58,5 +60,5 @@ def no_key() -> tuple[bytes, ...]:
 
 
 def temporary_key(random: Callable[[], bytes]) -> tuple[bytes, ...]:
-    """Return a random key that lives as long as this process: for stores in memory."""
+    """Return a random key for a store in memory. It is valid until the process ends."""
     return (random(),)

@@ -1,26 +1,26 @@
-"""Holdfast beside Celery (extra `celery`): tasks written as messages that Celery 5 reads, and results that come back signed.
+"""Use Celery workers as executors: write tasks as messages of Celery 5, and send results back as signed callbacks.
 
-On Holdfast's side nothing of Celery is needed: a task that Celery workers execute names its topic, and the engine tells them of
-its jobs, in the transaction that stores them and again when a message was lost:
+Holdfast's side does not need Celery. A task that Celery workers execute names a topic. The engine publishes a message for each
+job, in the transaction that stores the job, and again if a message was lost:
 
     @app.task(execute="external", topic="shop.tasks", encode=for_celery("shop.ship"), deadline="20m")
     async def ship(order: int) -> dict: ...
 
-The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_external_task_id`). What belongs to no job is
-published by hand:
+The id of the task in Celery, and in its callbacks, is `<job id>.<generation>` (`split_external_task_id`). Publish a message that
+belongs to no job yourself:
 
     message = encode_task("shop.ship", kwargs={"order": 7}, task_id=request_id)
-    await app.publish("shop.tasks", message.body, headers=message.headers, key="order 7", connection=connection)
+    await app.outbox.publish("shop.tasks", message.body, headers=message.headers, key="order 7", connection=connection)
 
-On Celery's side, `report` makes a worker tell what became of its tasks, on a queue of the broker it uses anyway:
+On Celery's side (extra `celery`), `report` makes workers send callbacks about their tasks, on a queue of their own broker:
 
     report(celery_app, secret=os.environ["CALLBACK_SECRET"], queue="shop.callback")
 
-A callback is JSON: `id` (of the task), `task`, `status` (`processing`, `completed`, `error`: it is tried again, `failed`),
-`attempt` (counted from 1), `worker`, `timestamp`, and with it `result` or `error` (`code`, `message`). It is signed: the header
-`holdfast-signature` is `v1=` and, in hexadecimal, the HMAC-SHA256 by the secret of `v1.<message id>.<body>`. There is no time
-in it on purpose: a callback may wait in its queue for as long as the reader is away, and what makes a second one harmless is
-that the reader takes one end for each id.
+A callback is JSON: `id` (of the task), `task`, `status` (`processing`, `completed`, `failed`, or `error` for a try that is
+repeated), `attempt` (from 1), `worker`, `timestamp`, and `result` or `error` (`code`, `message`). It is signed: the header
+`holdfast-signature` is `v1=` and, in hexadecimal, the HMAC-SHA256 of `v1.<message id>.<body>` under the secret. The signature
+covers no time, because a callback may wait in its queue for as long as its reader is down. A callback that arrives twice does no
+harm, because the reader accepts one end for each id.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.domain.external_task import Encode, ExternalTask, split_external_task_id
 from holdfast.errors import BadSignature, UsageError
+from holdfast.jobs.external_task import Encode, ExternalTask, split_external_task_id
 
 if TYPE_CHECKING:
-    from holdfast.engine.ports import Clock
+    from holdfast.jobs.machine import Clock
 
 __all__ = [
     "SIGNATURE",
@@ -59,7 +59,7 @@ LARGEST_RESULT = 256 * 1024
 
 
 class TaskMessage(NamedTuple):
-    """A task as Celery's protocol 2 has it: the body as it is sent, and the headers that belong to it."""
+    """A message of Celery's protocol 2: its body and its headers."""
 
     body: bytes
     headers: dict[str, str]
@@ -73,8 +73,18 @@ def encode_task(
     task_id: str,
     expires: datetime | None = None,
 ) -> TaskMessage:
-    """The message by which a Celery worker does *task* once. *task_id* is its name in Celery, and in callbacks. A worker does not
-    begin it after *expires*."""
+    """Return the message that makes a Celery worker run *task* once.
+
+    Args:
+        task: The name of the task in Celery.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+        task_id: Its id in Celery and in callbacks.
+        expires: Workers drop the message after this moment.
+
+    Raises:
+        UsageError: The name or the id is missing or too long, or the arguments are not JSON.
+    """
     if not task or not task_id or len(task_id) > _LONGEST_ID:
         raise UsageError(f"a task for Celery needs a name and an id of at most {_LONGEST_ID} characters")
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -100,8 +110,10 @@ def encode_task(
 
 
 def for_celery(task: str) -> Encode:
-    """Errands as calls of this Celery *task*, with the arguments of the job by name. A worker drops one whose job is past its
-    deadline."""
+    """Return an `encode=` for tasks: it calls this Celery *task* with the arguments of the job by name.
+
+    Workers drop the message after the deadline of the job.
+    """
 
     def encode(external_task: ExternalTask) -> TaskMessage:
         return encode_task(
@@ -112,12 +124,12 @@ def for_celery(task: str) -> Encode:
 
 
 def sign(secret: str, message_id: str, body: bytes) -> dict[str, str]:
-    """The header that proves who has sent *body* under this id."""
+    """Return the header that signs *body* under this message id."""
     return {SIGNATURE: f"v1={_digest(secret, message_id, body)}"}
 
 
 def verify(secrets: Sequence[str], headers: Mapping[str, Any], message_id: str | None, body: bytes) -> None:
-    """`BadSignature` unless *body* was signed under this id with one of *secrets* (several, while one replaces another)."""
+    """Raise `BadSignature` unless *body* was signed under this id with one of *secrets*: several, while one replaces another."""
     given = headers.get(SIGNATURE)
     if not isinstance(given, str) or not given or not message_id or len(message_id) > _LONGEST_ID:
         raise BadSignature(f"it is not signed: a message id and the header {SIGNATURE} are needed")
@@ -147,17 +159,27 @@ def report(
     tries: int = 5,
     clock: Clock | None = None,
 ) -> None:
-    """Let every worker of *celery_app* send a callback when a task begins, is tried again, and ends; of *tasks* only, if
-    they are named. The queue is a durable quorum queue and is made if it is missing.
+    """Make every worker of *celery_app* send a callback when a task begins, is tried again, and ends.
 
-    A callback that the broker did not take after *tries* is an error in the worker's log; a task with `acks_late` has then
-    been done and acknowledged all the same, so a caller that waits for it gets its end by the job's deadline or lease.
+    If the broker refuses a callback *tries* times, the worker logs an error. The task has run and is acknowledged all the same,
+    so the job then ends by its deadline or its lease.
+
+    Args:
+        celery_app: The Celery app.
+        secret: The secret that callbacks are signed with.
+        queue: Where callbacks go: a durable quorum queue, which is created if it is missing.
+        tasks: The names of the tasks to report. None reports all.
+        tries: How often a callback is sent again that the broker refused.
+        clock: For tests.
+
+    Raises:
+        UsageError: The secret is too short.
     """
     from celery import signals  # only Celery workers have it
 
     from holdfast.wiring import SystemClock
 
-    _digest(secret, "", b"")  # a secret that is too short is told of now
+    _digest(secret, "", b"")  # raises now for a secret that is too short
     sender = _Sender(celery_app, secret, queue, tries, clock or SystemClock())
 
     def wanted(name: str) -> bool:
@@ -179,7 +201,7 @@ def report(
         if wanted(sender_.name):
             sender.send(sender_, task_id, "failed", error=exception)
 
-    # Celery calls its receivers by keyword and holds them weakly unless told otherwise.
+    # Celery calls its receivers by keyword and holds them weakly by default.
     strong = {"weak": False}
     signals.task_prerun.connect(lambda sender=None, **news: begun(**news), **strong)
     signals.task_success.connect(lambda sender=None, result=None, **_: succeeded(sender, result), **strong)
@@ -206,18 +228,18 @@ class _Sender:
     ) -> None:
         from celery.utils.log import get_logger
 
-        body = json.dumps(self._told(task, task_id, status, result, error), ensure_ascii=False).encode()
+        body = json.dumps(self._report(task, task_id, status, result, error), ensure_ascii=False).encode()
         try:
             self._publish(task_id, body)
-        except Exception as problem:  # a signal's receiver must not fail the task it speaks of
+        except Exception as problem:  # an error of a signal's receiver must not fail the task
             get_logger("holdfast.celery").error(
                 "the callback of %s (%s) was not sent: %s", task_id, status, type(problem).__name__
             )
 
-    def _told(
+    def _report(
         self, task: Any, task_id: str, status: str, result: Any, error: BaseException | None
     ) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "id": task_id,
             "task": task.name,
             "status": status,
@@ -226,10 +248,10 @@ class _Sender:
             "timestamp": self._clock.now().isoformat(timespec="milliseconds"),
         }
         if status == "completed":
-            told |= _result(result)
+            fields |= _result(result)
         if error is not None:
-            told["error"] = {"code": type(error).__name__, "message": str(error)[:2000]}
-        return told
+            fields["error"] = {"code": type(error).__name__, "message": str(error)[:2000]}
+        return fields
 
     def _publish(self, task_id: str, body: bytes) -> None:
         from kombu import Queue

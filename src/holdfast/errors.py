@@ -1,50 +1,49 @@
-"""Every error Holdfast raises, in one tree.
+"""All errors that Holdfast raises, in one tree.
 
 HoldfastError
-├── UsageError            the call is wrong: fix it
-│   ├── PayloadError      arguments cannot be stored (not serialisable, too large, wrong type)
-│   ├── UnknownTask       a name that this app does not have
-│   ├── TargetNotAllowed  a URL that must not be called
-│   ├── UnknownWebhook    no webhook has this id
-│   ├── UnknownKey        no valid key has this id
-│   ├── UnknownOperation  no operation has this id
-│   ├── UnknownMessage    no message has this id
-│   ├── UnknownAccount    no account of credits has this name
-│   └── UnknownJob        no job has this id
-├── Forbidden             this owner or this key may not do that: nothing was done
-├── BadSignature          a message was not signed by whom it says
-├── Conflict              a person's move lost to the state the job is in
-│   └── Changed           it changed since you read it; nothing was done
-├── InsufficientCredits   the paying account has fewer credits than this costs: nothing was done
-├── QuotaExceeded         an account has used up what it may in this day or month: nothing was done
-├── LeaseLost             a worker's write came after its lease had ended: nothing was changed
-├── JobFailed             `handle.result()` of a job that ended without a result
-├── ResultExpired         the result or file of a job was there once, and was removed
-└── StoreError            the database refused
-    ├── StoreUnavailable  it cannot be reached now; the same call may go through later
-    └── SchemaMismatch    its schema is missing, older or newer than this version of Holdfast, or of another family
+├── UsageError            the call is wrong and must be changed
+│   ├── PayloadError      arguments or a result that cannot be stored: not serializable, too large, wrong type
+│   ├── UnknownTask       this app has no task of this name
+│   ├── TargetNotAllowed  a URL that Holdfast must not call
+│   └── NotFound          no record has this id or name
+│       ├── UnknownJob        no job has this id
+│       ├── UnknownWebhook    no webhook has this id
+│       ├── UnknownKey        no valid key has this id
+│       ├── UnknownOperation  no operation has this id
+│       └── UnknownMessage    no message has this id
+├── Forbidden             the owner or the API key lacks the permission; nothing was done
+├── BadSignature          the signature of a message is not valid
+├── Conflict              the state of the job does not allow this action
+│   └── Changed           the job changed after you read it; nothing was done
+├── Refused               an extension refused the move; nothing was done
+├── LeaseLost             a worker's write arrived after its lease had ended; nothing was changed
+├── JobFailed             raised by `handle.result()`: the job ended without a result
+├── ResultExpired         the result or file of a job has been removed after its retention
+└── StoreError            the database refused the operation
+    ├── StoreUnavailable  the database cannot be reached now; the same call may succeed later
+    └── SchemaMismatch    its schema is missing, of another version or of another family
 
-Raised by handlers, to steer what happens next:
+Handlers raise these to control what happens to the job next:
 Retryable · Fatal · Snooze · DependencyHeld
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
-    Duration = str | int | float | timedelta  # as `domain.duration` reads it
+    Duration = str | int | float | timedelta  # as `holdfast.values.duration` reads it
 
 
 class HoldfastError(Exception):
-    """The root: catch it to catch everything Holdfast raises."""
+    """The base class of every error that Holdfast raises."""
 
 
 class UsageError(HoldfastError, TypeError):
-    """The call itself is wrong: unknown option, wrong arguments, impossible value."""
+    """The call itself is wrong: an unknown option, wrong arguments or an impossible value."""
 
 
 class PayloadError(UsageError):
@@ -59,123 +58,104 @@ class UnknownTask(UsageError):
         self.task = task
 
 
-class UnknownJob(UsageError):
+class NotFound(UsageError):
+    """No record has this id or name."""
+
+
+class UnknownJob(NotFound):
     """No job has this id."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"no job has the id {job_id}; `holdfast jobs list` shows those there are")
+        super().__init__(f"no job has the id {job_id}; `holdfast jobs list` shows the existing ones")
         self.job_id = job_id
 
 
 class TargetNotAllowed(UsageError):
-    """A URL must not be called from here: its form, its port or its address."""
+    """Holdfast must not call this URL because of its form, its port or its address."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"this URL cannot be called: {why}")
 
 
-class UnknownWebhook(UsageError):
+class UnknownWebhook(NotFound):
     """No webhook has this id."""
 
     def __init__(self, webhook_id: str) -> None:
         super().__init__(
-            f"no webhook has the id {str(webhook_id)[:60]}; `holdfast webhooks list` shows those there are"
+            f"no webhook has the id {str(webhook_id)[:60]}; `holdfast webhooks list` shows the existing ones"
         )
         self.webhook_id = webhook_id
 
 
-class UnknownKey(UsageError):
+class UnknownKey(NotFound):
     """No valid key has this id."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(
-            f"no valid key has the id {str(key_id)[:60]}; `holdfast keys list` shows those there are"
+            f"no valid key has the id {str(key_id)[:60]}; `holdfast keys list` shows the existing ones"
         )
         self.key_id = key_id
 
 
-class UnknownOperation(UsageError):
+class UnknownOperation(NotFound):
     """No operation has this id."""
 
     def __init__(self, operation_id: str) -> None:
         super().__init__(
-            f"no operation has the id {str(operation_id)[:60]}; `holdfast operations list` shows those there are"
+            f"no operation has the id {str(operation_id)[:60]}; `holdfast operations list` shows the existing ones"
         )
         self.operation_id = operation_id
 
 
-class UnknownMessage(UsageError):
+class UnknownMessage(NotFound):
     """No message has this id."""
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
-            f"no message has the id {str(message_id)[:60]!r}; `holdfast outbox list` shows those there are"
+            f"no message has the id {str(message_id)[:60]!r}; `holdfast outbox list` shows the existing ones"
         )
         self.message_id = message_id
 
 
-class UnknownAccount(UsageError):
-    """No account of credits has this name."""
-
-    def __init__(self, account: str) -> None:
-        super().__init__(
-            f"no account has the name {str(account)[:60]!r}; `holdfast credits accounts` shows those there are"
-        )
-        self.account = account
-
-
 class Forbidden(HoldfastError):
-    """An owner or a key may not do this. The check of a task raises it to refuse a call; over HTTP it is 403."""
+    """The owner or the API key may not do this (HTTP 403). The check of a task raises it to refuse a call."""
 
 
 class BadSignature(HoldfastError):
-    """A signed message is not: another secret, another content, or another time."""
+    """The signature of a message is not valid: wrong secret, changed content, or too old."""
 
 
 class Conflict(HoldfastError):
-    """The job is not in a state that allows this move, or somebody else was first."""
+    """The job is not in a state that allows this action, or another action came first."""
 
     def __init__(self, message: str, *, twin: str | None = None) -> None:
         super().__init__(message)
-        self.twin = twin  #: the id of the job that holds the dedupe key, where that is the reason
+        self.twin = twin  #: the id of the job that holds the dedupe key, if that is the reason
 
 
 class Changed(Conflict):
-    """Somebody wants to act on what they read, and it is not so any more."""
+    """The caller wants to act on a version of the job that is no longer current."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} has changed since it was read; read it again")
 
 
-class InsufficientCredits(HoldfastError):
-    """The account that pays for a job has fewer credits than it costs."""
+class Refused(HoldfastError):
+    """An extension refused the move; nothing was done.
 
-    code = "INSUFFICIENT_CREDITS"
+    Args:
+        message: What was refused, and what to do.
+        code: The error code, such as "QUOTA_EXCEEDED".
+        facts: Members of the problem document that the HTTP API answers. `resets_at`, a moment, becomes `Retry-After` too.
+    """
 
-    def __init__(self, required: int, available: int, account: str) -> None:
-        super().__init__(
-            f"{account} has {available} credits, and this takes {required}; add credits and send it again"
-        )
-        self.required, self.available, self.account = required, available, account
-
-
-class QuotaExceeded(HoldfastError):
-    """An account has used up its quota; *resets_at* is when it begins anew."""
-
-    code = "QUOTA_EXCEEDED"
-
-    def __init__(self, account: str, quota: str, limit: int, resets_at: datetime) -> None:
-        what, _, period = quota.partition("_per_")
-        things = "retries" if what == "retries" else "credits"
-        super().__init__(
-            f"{account} may use {limit} {things} a {period}, and this would be more;"
-            f" send it again after {resets_at:%Y-%m-%d %H:%M} UTC, or raise the quota"
-        )
-        self.account, self.quota, self.limit, self.resets_at = account, quota, limit, resets_at
+    def __init__(self, message: str, *, code: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.code, self.facts = code, facts
 
 
 class LeaseLost(HoldfastError):
-    """The lease behind this write has ended: reclaimed, cancelled, timed out or settled already."""
+    """The lease behind this write has ended: the job was reclaimed, cancelled, timed out or settled."""
 
     def __init__(self, job_id: str, epoch: int) -> None:
         super().__init__(f"the lease {epoch} of job {job_id} has ended; its write changed nothing")
@@ -183,38 +163,39 @@ class LeaseLost(HoldfastError):
 
 
 class JobFailed(HoldfastError):
-    """The job ended as failed or cancelled, so there is no result to give."""
+    """The job ended as failed or cancelled, so it has no result."""
 
     def __init__(self, job_id: str, state: str, code: str | None, message: str | None) -> None:
         why = f": {code}: {message}" if code else ""
-        super().__init__(f"job {job_id} ended as {state}{why}")
+        where = f" (`holdfast jobs show {job_id}` shows its tracebacks)" if state == "failed" else ""
+        super().__init__(f"job {job_id} ended as {state}{why}{where}")
         self.job_id, self.state, self.code = job_id, state, code
 
 
 class ResultExpired(HoldfastError):
-    """What the job left behind was kept for its time and then removed."""
+    """The result or file of the job was kept for its retention time and then removed."""
 
     code = "EXPIRED"
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"EXPIRED: {what} is gone: {why}; enqueue the job again to have it made anew")
+        super().__init__(f"EXPIRED: {what} is gone: {why}; enqueue the job again to make it again")
         self.what = what
 
 
 class StoreError(HoldfastError):
-    """The database refused, and trying again will not help by itself."""
+    """The database refused the operation, and the same call will fail again."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached now. Nothing is known about the last write: it may be sent again."""
+    """The database cannot be reached now. The last write may have happened or not; it can be repeated."""
 
 
 class SchemaMismatch(StoreError):
-    """The database has no Holdfast schema, or one of another version or family."""
+    """The database has no Holdfast schema, or a schema of another version or family."""
 
 
 class Retryable(Exception):
-    """Raise it to fail this attempt and try again, *after* a delay of your own if given."""
+    """Raise this to fail the attempt and try again, *after* this delay if given, else after the policy's."""
 
     def __init__(
         self, message: str = "asked to be retried", *, after: Duration | None = None, code: str | None = None
@@ -224,7 +205,7 @@ class Retryable(Exception):
 
 
 class Fatal(Exception):
-    """Raise it to end the job now: no retry can help. Steps named by *forget* run anew after a manual retry."""
+    """Raise this to fail the job without retries. Steps named in *forget* run again after a manual retry."""
 
     def __init__(
         self, message: str = "cannot succeed", *, code: str = "FATAL", forget: Collection[str] = ()
@@ -234,7 +215,7 @@ class Fatal(Exception):
 
 
 class Snooze(Exception):
-    """Raise it to give the attempt back and be called again *after* a while. It burns nothing."""
+    """Raise this to give the attempt back and run again *after* this delay. The attempt is not counted."""
 
     def __init__(self, after: Duration) -> None:
         super().__init__(f"snoozed for {after}")
@@ -242,8 +223,11 @@ class Snooze(Exception):
 
 
 class DependencyHeld(Snooze):
-    """Raised by `job.dependency(…)` when the breaker of that dependency is open: let it through, and the job waits. Raised by
-    `app.dependency_call(…)`, too: call again *after* that time."""
+    """The breaker of a dependency is open.
+
+    In a handler, `job.dependency(…)` raises it: do not catch it, and the job waits. Outside of workers,
+    `app.breakers.guard(…)` raises it: call again *after* that time.
+    """
 
     after: timedelta
 

@@ -1,28 +1,27 @@
-"""Async verbs for sync code: one event loop in one thread, with an engine and a store of its own."""
+"""An event loop in a thread of its own, with an engine and a store, that runs async calls for sync code."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from holdfast.domain.suggest import suggest
+from holdfast.engine.breakers import GuardSource
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Threads
 from holdfast.errors import UsageError
-from holdfast.verbs import Verbs
+from holdfast.jobs.machine import Threads
+from holdfast.outbox.verbs import Publisher
 
 T = TypeVar("T")
 
-#: How long the end of a portal may take, in seconds.
-PATIENCE = 5.0
+#: How long closing a portal may take, in seconds.
+_CLOSE_WITHIN = 5.0
 
 
-class Portal(Verbs):
-    """Ends when it is closed, when nobody has its app any more, and with the process."""
+class Portal:
+    """Ends when it is closed, when its app is garbage, and with the process."""
 
     def __init__(self, make_engine: Callable[[], Awaitable[Engine]], threads: Threads) -> None:
         self._make_engine = make_engine
@@ -30,7 +29,7 @@ class Portal(Verbs):
         self._opening: asyncio.Lock | None = None
         self._loop = asyncio.new_event_loop()
         self._opened: list[Callable[[], Awaitable[None]]] = []  #: how to close what was opened
-        # The thread and the end know the loop and what to close. A reference to a portal or an engine keeps the app alive.
+        # The thread and the finalizer know the loop and what to close. A reference to a portal or an engine would keep the app.
         join = threads.start("holdfast-portal", partial(_run, self._loop))
         self.close = weakref.finalize(self, _end, self._loop, join, self._opened)
 
@@ -38,11 +37,17 @@ class Portal(Verbs):
     def is_open(self) -> bool:
         return self.close.alive
 
+    @property
+    def runs_here(self) -> bool:
+        """Return whether the caller runs in the portal's loop."""
+        return asyncio._get_running_loop() is self._loop
+
     def leave(self) -> None:
-        """Never close it: this process was forked, and the thread stayed in its parent."""
+        """Never close this portal: the process was forked, and the thread stayed in its parent."""
         self.close.detach()
 
     async def engine(self) -> Engine:
+        """Return the engine of the portal's loop. It is opened if it is not open yet."""
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             if self._engine is None:
@@ -53,7 +58,7 @@ class Portal(Verbs):
         return self._engine
 
     def call(self, verb: Callable[[Engine], Awaitable[T]]) -> T:
-        """Do something with the engine in the portal's loop and wait for the answer."""
+        """Run *verb* on the engine in the portal's loop, and return its answer."""
 
         async def run() -> T:
             return await verb(await self.engine())
@@ -61,7 +66,7 @@ class Portal(Verbs):
         return self.wait_for(run())
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* in the portal's loop and return its answer. Raises `UsageError` once the portal is closed."""
+        """Run *work* in the portal's loop, and return its answer. Raises `UsageError` once the portal is closed."""
         if not self.is_open:
             work.close()
             raise UsageError(
@@ -83,8 +88,7 @@ def _end(
     join: Callable[[float | None], None],
     opened: list[Callable[[], Awaitable[None]]],
 ) -> None:
-    """Close what was opened, then the loop ends and its thread with it. The garbage collector may call this in that thread,
-    which cannot wait for itself."""
+    """Close what was opened, then end the loop and its thread."""
 
     async def close() -> None:
         try:
@@ -94,36 +98,43 @@ def _end(
             loop.stop()
 
     asyncio.run_coroutine_threadsafe(close(), loop)
-    if asyncio._get_running_loop() is not loop:
-        join(PATIENCE)
+    if asyncio._get_running_loop() is not loop:  # the garbage collector may call this in that very thread
+        join(_CLOSE_WITHIN)
 
 
 async def _close_caller(found: weakref.ref[Engine]) -> None:
-    """End the beat of calls to dependencies. While it runs it keeps the engine; once it has ended the engine may be gone."""
+    """End the heartbeat of calls to dependencies. While it runs it keeps the engine; later the engine may be gone."""
     engine = found()
     if engine is not None and engine.caller is not None:
         await engine.caller.close()
 
 
-class SyncVerbs:
-    """The verbs as plain calls: `app.sync.retry(id)` is `await app.retry(id)`."""
+class Run(Protocol):
+    """Runs async work from sync code, and returns its answer."""
 
-    def __init__(self, portal: Callable[[], Portal], close: Callable[[], None]) -> None:
-        self._portal, self._close = portal, close
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
 
-    def close(self) -> None:
-        """End the thread and the connections that plain calls have opened, once no other thread uses them. The next call
-        opens them anew; without this they end with the app or the process."""
-        self._close()
 
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        if verb.startswith("_") or not inspect.iscoroutinefunction(getattr(Verbs, verb, None)):
-            verbs = [name for name in dir(Verbs) if inspect.iscoroutinefunction(getattr(Verbs, name))]
-            way = "those of an app can be called here" if hasattr(Verbs, verb) else suggest(verb[:60], verbs)
-            raise AttributeError(f"app.sync has no verb {verb[:60]}; {way}")
+class SyncSource(Publisher, GuardSource[Any], Protocol):
+    """What `app.sync` needs of an app."""
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            portal = self._portal()
-            return portal.wait_for(getattr(portal, verb)(*args, **kwargs))
+    @property
+    def portal(self) -> Portal: ...
 
-        return call
+    def run_sync(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Run *work* in the portal's loop, and return its answer."""
+
+    def close_sync(self) -> None: ...
+
+
+class InPortal:
+    """The source of namespaces whose verbs run in the portal's loop: its engine, and all else from the app."""
+
+    def __init__(self, app: SyncSource) -> None:
+        self._app = app
+        self.current_trace, self.publish_now = app.current_trace, app.publish_now
+        self.closed_engine, self.direct_store = app.closed_engine, app.direct_store
+        self.make_relay, self.guard = app.make_relay, app.guard
+
+    async def engine(self) -> Engine:
+        return await self._app.portal.engine()

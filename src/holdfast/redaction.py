@@ -1,7 +1,8 @@
-"""Secrets do not leave the house: what is said, stored or shown goes through here first.
+"""Hide secrets in everything that is logged, stored or shown.
 
-Texts come from strangers and may be long, so every step reads a text from left to right and takes time in proportion to its
-length, whatever it holds (`tests/unit/test_patterns.py` measures it). A step is skipped where none of its words occurs.
+Texts come from outside and may be long, so every step reads a text from left to right in linear time,
+whatever it contains (`tests/project/test_patterns.py` measures it). A step is skipped when none of its keywords
+occurs.
 """
 
 from __future__ import annotations
@@ -20,27 +21,28 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 Spans = Iterable[tuple[int, int]]
 
-#: Where an address begins: behind a word that is its scheme.
+#: The start of a URL: "://" after a scheme.
 _SCHEME = re.compile(r"://(?<=[\w+.-]://)")
-#: How far an address reaches.
+#: The rest of a URL.
 _REST = re.compile(r"""[^\s"'<>]*+""")
-#: The user of an address, up to its password. It holds no colon: no two matches read the same characters.
+#: The user name in a URL, up to its password. It contains no colon, so no two matches read the same
+#: characters.
 _USER = re.compile(r"://(?<=[\w+.-]://)[^:/@]*+:")
 
-# These two read text in lower case, which is several times as fast as a pattern that ignores case.
+# These patterns expect lower case, which is several times as fast as a pattern that ignores case.
 _HEADERS = ("bearer", "basic", "digest")
 _HEADER = re.compile(r"\b(?:bearer|basic|digest)(\s+[a-z0-9._~+/=-]{6,})")
-_NAMES = (
+_SECRET_NAMES = (
     "password", "passwd", "passphrase", "secret", "token", "apikey", "api-key", "api_key", "authorization", "cookie",
     "signature", "credential",
 )  # fmt: skip
-_NAMED = re.compile(
+_NAMED_SECRET = re.compile(
     r"(?:password|passwd|passphrase|secret|token|api[-_]?key|authorization|cookie|signature|credentials?)"
     r"""["']?\s*[=:]\s*["']?(?!(?:bearer|basic|digest)\s)([^\s&;,"'}]+)"""
 )
 
-#: Secrets that are known by their looks: JSON web tokens (which begin with "eyJ"), keys of well-known services, our own.
-_LOOKS = (
+#: Prefixes of secrets with a known form: JSON web tokens ("eyJ"), keys of well-known services, our own keys.
+_KEY_PREFIXES = (
     "eyJ", "sk-", "sk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "AKIA", "ASIA", "xox", "whsec_", "hf_",
 )  # fmt: skip
 _KEY = re.compile(
@@ -50,12 +52,12 @@ _KEY = re.compile(
 _WEB_TOKEN = re.compile(r"eyJ[\w-]{8,}+\.[\w-]{4,}+\.[\w-]*+")
 _TOKEN_PART = re.compile(r"[\w-]*+")
 
-#: Letters outside ASCII that patterns which ignore case take for these.
-_ALSO = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
+#: Letters outside ASCII that a pattern which ignores case would match as these ASCII letters.
+_CASE_VARIANTS = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
 
 
 def redacted(key: object, value: Any) -> Any:
-    """*value* of this name, as it may be read."""
+    """Return *value* without secrets; a value whose *key* names a secret is hidden completely."""
     if isinstance(key, str) and is_secret(key) and value is not None:
         return HIDDEN
     if isinstance(value, str):
@@ -68,26 +70,29 @@ def redacted(key: object, value: Any) -> Any:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a value of this name must not be read: `db_password`, `apiToken`, `Authorization`."""
+    """Return whether *key* names a secret, e.g. `db_password`, `apiToken` or `Authorization`."""
     words = [word.lower() for word in _WORD.findall(key)]
     return not _SECRET_WORDS.isdisjoint(words) or "apikey" in "".join(words)
 
 
 def redact_text(text: str) -> str:
-    """*text* without the passwords and queries of URLs, values of `password=…`, credentials of headers, and keys that are
-    known by their looks."""
+    """Return *text* without secrets.
+
+    It hides passwords and queries of URLs, values of `password=…`, credentials in headers, and keys with a
+    known form.
+    """
     if "://" in text:
-        text = _hide_in_addresses(text)
+        text = _hide_in_urls(text)
     lowered = _lowered(text)
-    if _has(lowered, _HEADERS):
+    if _contains_any(lowered, _HEADERS):
         text = _hide(text, (found.span(1) for found in _HEADER.finditer(lowered)), f" {HIDDEN}")
         lowered = _lowered(text)
-    if _has(lowered, _NAMES):
-        text = _hide(text, (found.span(1) for found in _NAMED.finditer(lowered)))
-    return _hide(text, _keys(text)) if _has(text, _LOOKS) else text
+    if _contains_any(lowered, _SECRET_NAMES):
+        text = _hide(text, (found.span(1) for found in _NAMED_SECRET.finditer(lowered)))
+    return _hide(text, _key_spans(text)) if _contains_any(text, _KEY_PREFIXES) else text
 
 
-def _has(text: str, words: Iterable[str]) -> bool:
+def _contains_any(text: str, words: Iterable[str]) -> bool:
     for word in words:  # noqa: SIM110 - `any` takes twice as long, and most texts are short
         if word in text:
             return True
@@ -95,15 +100,15 @@ def _has(text: str, words: Iterable[str]) -> bool:
 
 
 def _lowered(text: str) -> str:
-    """*text* in lower case, each letter at its place."""
+    """Return *text* in lower case and of the same length, so that positions in both are equal."""
     if not text.isascii():
-        for letter, plain in _ALSO:
+        for letter, plain in _CASE_VARIANTS:
             text = text.replace(letter, plain)
     return text.lower()
 
 
 def _hide(text: str, spans: Spans, shown: str = HIDDEN) -> str:
-    """*text* with *shown* in the place of each span."""
+    """Return *text* with each span replaced by *shown*."""
     parts: list[str] = []
     place = 0
     for start, end in spans:
@@ -112,7 +117,7 @@ def _hide(text: str, spans: Spans, shown: str = HIDDEN) -> str:
     return "".join([*parts, text[place:]])
 
 
-def _hide_in_addresses(text: str) -> str:
+def _hide_in_urls(text: str) -> str:
     parts: list[str] = []
     place = 0
     while scheme := _SCHEME.search(text, place):
@@ -122,20 +127,25 @@ def _hide_in_addresses(text: str) -> str:
     return "".join([*parts, text[place:]])
 
 
-def _without_secrets(address: str) -> str:
-    """*address*, from the last letter of its scheme on, without its password: everything up to the last @. And without what
-    it asks for: keys and signatures travel there, and no rule tells which words are harmless."""
-    at = address.rfind("@")
-    user = _USER.search(address, 0, max(at, 0))
+def _without_secrets(url: str) -> str:
+    """Return *url* without its password and query. It starts at the last letter of its scheme.
+
+    The password reaches to the last @. The whole query is hidden, because it may contain keys and signatures
+    under any name.
+    """
+    at = url.rfind("@")
+    user = _USER.search(url, 0, max(at, 0))
     if user is not None and user.end() < at:
-        address = address[: user.end()] + HIDDEN + address[at:]
-    query = address.find("?")
-    return address if query in (-1, len(address) - 1) else address[: query + 1] + HIDDEN
+        url = url[: user.end()] + HIDDEN + url[at:]
+    query = url.find("?")
+    return url if query in (-1, len(url) - 1) else url[: query + 1] + HIDDEN
 
 
-def _keys(text: str) -> Iterator[tuple[int, int]]:
-    """Where keys are that are known by their looks. Of a run of letters that is no web token, no later "eyJ" begins one:
-    it is read once."""
+def _key_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of keys with a known form.
+
+    A run of letters that is not a web token is read once: no later "eyJ" in it can begin one.
+    """
     place = spent = 0
     while found := _KEY.search(text, place):
         start, place = found.span()

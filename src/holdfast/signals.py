@@ -1,7 +1,7 @@
-"""What signals mean to a process that is ours: stop, and read the policies again.
+"""Signal handling for Holdfast's own processes: stop, and reload the policies.
 
-Stopping has a deadline. The event loop may be held by a handler, and C code may hold the interpreter's lock, so the
-deadline needs neither of them: it is a thread of Python's `faulthandler`, armed by the signal itself.
+A stop has a deadline. A handler may block the event loop, and C code may hold the GIL, so the deadline
+depends on neither: it is a thread of Python's `faulthandler`, started by the signal handler itself.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # a supervisor needs this file and no engine
-    from holdfast.engine.ports import Clock
+if TYPE_CHECKING:  # a supervisor imports this module without the engine
+    from holdfast.jobs.machine import Clock
 
-#: Seconds that a stop may take beyond the time that it lets work finish.
+#: Seconds that a stop may take after its grace period.
 AFTER_GRACE = 5.0
 _STDERR = 2
 _PR_SET_PDEATHSIG = 1
 
 
 class Deadline:
-    """The moment at which this process ends with code 1, whatever runs in it. It prints the stacks of all threads first."""
+    """A deadline that ends the process with exit code 1, after it has printed the stacks of all threads."""
 
     def __init__(self) -> None:
         self._at = math.inf
-        self.is_final = False  #: whether the process must end although the worker has stopped
+        self.is_final = False  #: whether the deadline stays set after the worker has stopped
 
     def set(self, clock: Clock, seconds: float) -> None:
-        """End the process after *seconds*, unless it already ends sooner."""
+        """End the process after *seconds*, unless an earlier deadline is set."""
         if (at := clock.monotonic() + seconds) < self._at:
             self._at = at
-            with suppress(RuntimeError):  # no thread can be started; this may run in the middle of a handler
+            # No thread can be started. This must not raise into the code that the signal interrupted.
+            with suppress(RuntimeError):
                 faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
 
-    def lift(self) -> None:
-        """Let the process live, unless it must end."""
+    def cancel(self) -> None:
+        """Remove the deadline, unless it is final."""
         if not self.is_final and self._at < math.inf:
             self._at = math.inf
             faulthandler.cancel_dump_traceback_later()
@@ -52,7 +53,7 @@ DEADLINE = Deadline()
 
 @contextmanager
 def with_deadline() -> Iterator[None]:
-    """Inside the block the process belongs to a command: closing the database, or a thread, must not keep it either."""
+    """Make the deadline final inside the block: it also covers closing the database and joining threads."""
     DEADLINE.is_final = True
     try:
         yield
@@ -63,10 +64,10 @@ def with_deadline() -> Iterator[None]:
 def stop_on_signals(
     stop: Callable[[], object], stack: AsyncExitStack, clock: Clock, grace: float = 0.0
 ) -> None:
-    """Let SIGTERM and SIGINT call *stop*, each time they come, until *stack* is left; at a terminal SIGHUP too, unless it
-    is ignored (`nohup`).
+    """Call *stop* on every SIGTERM and SIGINT until *stack* is closed.
 
-    The process ends `AFTER_GRACE` seconds after the *grace* that follows the first signal, and as long after the second.
+    At a terminal SIGHUP counts too, unless it is ignored (`nohup`). The process is ended `AFTER_GRACE`
+    seconds after the *grace* period of the first signal, or `AFTER_GRACE` seconds after the second signal.
     """
     signals = 0
 
@@ -75,31 +76,32 @@ def stop_on_signals(
         signals += 1
         DEADLINE.set(clock, AFTER_GRACE + (grace if signals == 1 else 0.0))
 
-    stack.callback(DEADLINE.lift)
+    stack.callback(DEADLINE.cancel)
     numbers = [signal.SIGTERM, signal.SIGINT]
     if sighup_stops_us() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         _call(number, stop, stack)
-        signal.signal(number, arm)  # the loop still gets the signal; this runs although the loop is held
+        signal.signal(number, arm)  # the loop still gets the signal; this runs even when the loop is blocked
 
 
 def reload_on_signal(reload: Callable[[], object], stack: AsyncExitStack) -> None:
-    """Let SIGHUP call *reload*, until *stack* is left."""
+    """Call *reload* on every SIGHUP until *stack* is closed. At a terminal SIGHUP stops the process."""
     if sighup_stops_us():
         return
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # else the loop leaves the default: it would end us
+    # Removing the loop's handler restores the default, which would end the process.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         stack.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     _call(signal.SIGHUP, reload, stack)
 
 
 def sighup_stops_us() -> bool:
-    """At a terminal SIGHUP keeps its meaning: the terminal is gone, and so shall we be."""
+    """Return whether SIGHUP stops this process: at a terminal it means that the terminal is gone."""
     return sys.stdin is None or sys.stdin.isatty()
 
 
 def signal_when_parent_ends(number: signal.Signals) -> None:
-    """Let the kernel send this process a signal when the thread that started it has ended. Only Linux can."""
+    """Ask the kernel to send this process *number* when the thread that started it ends (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 

@@ -1,4 +1,4 @@
-"""The only file that picks a concrete store, target of messages, place for artifacts, clock, chance, ids and threads. Everything else is given them."""
+"""The only module that picks a concrete store, broker, transport, place for artifacts, clock, source of ids and threads. All others are given them."""
 
 from __future__ import annotations
 
@@ -18,47 +18,33 @@ from typing import Any
 from urllib.parse import unquote
 
 from holdfast import app_secret
-from holdfast.credits.books import Books
-from holdfast.domain.addresses import networks
-from holdfast.domain.job import JobId
-from holdfast.domain.urls import parts_of, scheme_of
-from holdfast.domain.validation import typed
 from holdfast.engine.dispatch import Dispatch
-from holdfast.engine.external_tasks import ExternalTaskStore
 from holdfast.engine.outbound_calls import OutboundCalls
-from holdfast.engine.ports import ArtifactBackend, Clock, Ids, Store, Threads, Transaction
-from holdfast.engine.settings import DEFAULT_URL, Settings
-from holdfast.engine.transport import Transport
+from holdfast.engine.ports import ArtifactBackend, Store, Transaction
 from holdfast.errors import UsageError
+from holdfast.jobs.job import JobId
+from holdfast.jobs.machine import Clock, Ids, Threads
+from holdfast.outbox.external_tasks import ExternalTaskStore
+from holdfast.outbox.transport import Transport
+from holdfast.tasks.settings import DEFAULT_URL, Settings
+from holdfast.values.addresses import networks
+from holdfast.values.urls import parts_of, scheme_of
+from holdfast.values.validation import typed
 
 
-class SystemClock:
-    monotonic = staticmethod(time.monotonic)
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def boot_id(self) -> str:
-        return _boot_id()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-def _read_boot_id() -> str:
+@cache
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux: the moment of the boot, to the minute, is the best there is
         return f"boot-{round((time.time() - time.monotonic()) / 60)}"
 
 
-_known_boot_id: list[str] = []
-
-
-def _boot_id() -> str:
-    if not _known_boot_id:
-        _known_boot_id.append(_read_boot_id())
-    return _known_boot_id[0]
+class SystemClock:
+    monotonic = staticmethod(time.monotonic)
+    now = staticmethod(partial(datetime.now, UTC))
+    boot_id = staticmethod(_boot_id)
+    sleep = staticmethod(asyncio.sleep)
 
 
 class SystemRng:
@@ -82,6 +68,11 @@ class SystemIds:
         return os.urandom(32)
 
 
+def new_job_id() -> JobId:
+    """Return a new job id, for `task.options(id=…)`: unguessable, and growing with time."""
+    return SystemIds().job_id()
+
+
 class SystemThreads:
     def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -90,7 +81,10 @@ class SystemThreads:
 
 
 def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
-    """A health check that calls a URL: any response without a server error means that the service is up."""
+    """Return a health check that calls *url*. Any answer but a server error means that the service is up.
+
+    Raises `UsageError` if *url* is no URL of HTTP.
+    """
     parts = parts_of(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(
@@ -100,7 +94,7 @@ def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
     async def ask() -> bool:
         import httpx2
 
-        # Reading this machine's certificates keeps the event loop for 50 ms; plain HTTP is given a context that trusts nobody.
+        # Reading this machine's certificates keeps the event loop for 50 ms; plain HTTP gets a context without any.
         verify = url.lower().startswith("https:") or SSLContext(PROTOCOL_TLS_CLIENT)
         async with httpx2.AsyncClient(timeout=5, follow_redirects=False, verify=verify) as client:
             return (await client.get(url)).status_code < 500
@@ -109,7 +103,7 @@ def http_probe(url: str) -> Callable[[], Awaitable[bool]]:
 
 
 def make_outbound(allowed: str) -> OutboundCalls:
-    """The client for URLs that users gave; *allowed* names networks it may call although they are not public."""
+    """Return the client for URLs that users enter. *allowed* names networks that it may call although they are not public."""
     from holdfast.outbound import Outbound
 
     return Outbound(allowed=networks(allowed))
@@ -123,41 +117,43 @@ def _no_driver(scheme: str, error: ModuleNotFoundError) -> UsageError:
 def make_transport(
     address: str, topics: Mapping[str, Any], clock: Clock, calls: Callable[[], OutboundCalls]
 ) -> Transport:
-    """The target that *address* names, for these *topics* (name → `transports.targets`); drivers are imported only when they
-    are asked for."""
+    """Return the transport to *address* for these *topics* (name → options). Raise `UsageError` if its driver is not installed.
+
+    A driver is imported only when an address needs it.
+    """
     scheme, _, rest = address.partition("://")
     try:
         match scheme:
             case "memory":
-                from holdfast.transports.memory import MemoryTransport
+                from holdfast.outbox.transports.memory import MemoryTransport
 
                 return MemoryTransport(rest)
             case "amqp" | "amqps":
-                from holdfast.transports.rabbitmq import RabbitTransport
+                from holdfast.outbox.transports.rabbitmq import RabbitTransport
 
                 return RabbitTransport(address, topics)
             case "redis" | "rediss":
-                from holdfast.transports.redis import RedisTransport
+                from holdfast.outbox.transports.redis import RedisTransport
 
                 return RedisTransport(address, topics)
             case "nats" | "tls":
-                from holdfast.transports.nats import NatsTransport
+                from holdfast.outbox.transports.nats import NatsTransport
 
                 return NatsTransport(address, topics)
     except ModuleNotFoundError as error:
         raise _no_driver(scheme, error) from None
     if scheme not in ("http", "https"):
-        from holdfast.transports.plugin import PluginTransport
+        from holdfast.outbox.transports.plugin import PluginTransport
 
         return PluginTransport(address, topics)
-    from holdfast.transports.webhook import WebhookTransport
+    from holdfast.outbox.transports.webhook import WebhookTransport
     from holdfast.webhooks.signature import sign
 
     return WebhookTransport(address, topics, clock, calls(), sign)
 
 
 def make_dispatch(address: str, name: str, clock: Clock) -> Dispatch:
-    """The broker that *address* names, for the store of this *name*; drivers are imported only when they are asked for."""
+    """Return the broker at *address* for the store of this *name*. Raise `UsageError` if its driver is not installed."""
     scheme = scheme_of(address)
     if parts_of(address) is None:
         raise _unreadable(scheme)
@@ -210,7 +206,7 @@ _STORES = ("memory:", "sqlite:", "postgresql:", "postgres:")
 
 
 def not_a_store(url: str) -> UsageError:
-    """Name only the scheme: the rest of a URL may hold a password."""
+    """Return the error for a *url* that names no store. It shows only the scheme, because the rest may hold a password."""
     word = scheme_of(url) or ("it" if "@" in url else url[:20])
     return UsageError(f"{word!r} is not a store; use sqlite:///file.db, postgresql://… or memory://")
 
@@ -220,7 +216,7 @@ _HANDS = 8
 
 
 def make_artifacts(place: str) -> ArtifactBackend:
-    """Where artifacts are kept: a folder by its path or as file:///…, s3://bucket/prefix, or memory:// for tests."""
+    """Return the place for artifacts: a folder (a path or file:///…), s3://bucket/prefix, or memory:// for tests."""
     scheme, separator, rest = place.partition("://")
     match scheme if separator else "path":
         case "memory":
@@ -248,7 +244,7 @@ def make_artifacts(place: str) -> ArtifactBackend:
 
 
 def make_store(url: str, clock: Clock, threads: Threads | None) -> Store:
-    """The store that *url* names; drivers are imported only when they are asked for."""
+    """Return the store that *url* names, which is not open yet. Raise `UsageError` if its driver is not installed."""
     scheme = url.partition("://")[0]
     match scheme:
         case "memory":
@@ -283,7 +279,7 @@ def _file_of(url: str) -> str:
 
 
 def find_secret_keys(url: str, settings: Settings, ids: Ids) -> Callable[[], tuple[bytes, ...]]:
-    """Return the way to the keys that secrets are made from: a call, since few apps need them."""
+    """Return a function that reads the keys which secrets are made from. Few apps need them."""
     if settings.secret is not None:
         return cache(partial(app_secret.keys_of, settings.secret))
     if url.startswith("memory:"):
@@ -293,29 +289,14 @@ def find_secret_keys(url: str, settings: Settings, ids: Ids) -> Callable[[], tup
     return app_secret.no_key
 
 
-def make_books(transaction: Transaction) -> Books:
-    """The ledger of credits inside *transaction*, in the words of its store."""
-    match transaction.dialect:
-        case "memory":
-            from holdfast.stores.memory.credits import MemoryBooks
-
-            return MemoryBooks(transaction.tables)  # type: ignore[attr-defined]
-        case "postgres":
-            from holdfast.stores.postgres.credits import PostgresBooks
-
-            return PostgresBooks(transaction)
-    from holdfast.stores.sqlite.credits import SqliteBooks
-
-    return SqliteBooks(transaction)
-
-
 def make_external_task_store(transaction: Transaction) -> ExternalTaskStore:
-    """What external tasks ask of the store of *transaction*."""
-    match transaction.dialect:
-        case "memory":
-            from holdfast.stores.memory.external_tasks import MemoryExternalTasks
+    """Return the external tasks of the store that *transaction* belongs to."""
+    in_memory = getattr(transaction, "database", None)
+    if in_memory is not None:  # its SQL knows no jobs
+        from holdfast.stores.memory.external_tasks import MemoryExternalTasks
 
-            return MemoryExternalTasks(transaction.tables, transaction.store)  # type: ignore[attr-defined]
+        return MemoryExternalTasks(in_memory)
+    match transaction.dialect:
         case "postgres":
             from holdfast.stores.postgres.external_tasks import PostgresExternalTasks
 

@@ -1,1 +1,1 @@
-"""What the systems share: reading knobs, serving sites, keeping children up, private servers, faults on purpose."""
+"""Code that the systems share: settings, HTTP helpers, child processes, private servers, injected faults."""

@@ -1,6 +1,6 @@
-"""Child processes that stay up: one that is lost is started again; all end with their parent, however that ends.
+"""Supervise child processes: restart one that exits, and stop all when the parent ends, even if it is killed.
 
-A child is in a process group of its own, so that Ctrl-C reaches the parent alone, which ends them in order.
+Each child has its own process group. Ctrl-C then reaches only the parent, which stops the children in order.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
-#: What a child that stops in order exits with: by itself, or by the signal it was sent.
-_IN_ORDER = (0, -signal.SIGTERM)
-_STEADY_SEC, _LONGEST_WAIT_SEC = 10.0, 10.0
+#: The exit codes of an orderly stop: by itself, or by the signal it was sent.
+_ORDERLY_EXITS = (0, -signal.SIGTERM)
+#: A child that ran this long counts as healthy: its next restart is immediate again.
+_HEALTHY_SEC = 10.0
+_MAX_DELAY_SEC = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
 class NotStarted(Exception):
-    """A child ended before it was ready; it has said why itself."""
+    """A child exited before it was ready. Its own output has the reason."""
 
 
 @dataclass(slots=True)
 class Child:
-    """A command that is to run all the time. *says_ready*: it prints a line `ready: …`, which is waited for."""
+    """A command that `tend` keeps running. With *says_ready* it prints a line `ready: …` once it serves."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
     says_ready: bool = False
-    process: subprocess.Popen[str] | None = None
-    begun: float = 0.0
+    process: subprocess.Popen[Any] | None = None
+    started_at: float = 0.0
     start_at: float = 0.0
     failures: int = 0
 
     def start(self) -> None:
-        self.begun = time.monotonic()
+        self.started_at = time.monotonic()
         self.process = subprocess.Popen(
             self.command,
             cwd=ROOT,
@@ -53,16 +56,19 @@ class Child:
         )
 
     def wait_until_ready(self) -> str:
-        """What it says behind `ready:`."""
+        """Wait for the line `ready: …` and return what follows the colon.
+
+        Raise `NotStarted` if it does not come.
+        """
         assert self.process is not None
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line: str = self.process.stdout.readline()
         if not line.startswith("ready: "):
             raise NotStarted(self.name)
         return line.removeprefix("ready: ").strip()
 
     def tend(self) -> None:
-        """Start it again when it was lost, at once the first time and then ever later."""
+        """Restart the process if it has exited: at once the first time, then after a growing delay."""
         now = time.monotonic()
         if self.process is None:
             if now >= self.start_at:
@@ -72,19 +78,20 @@ class Child:
         if code is None:
             return
         self._close()
-        self.failures = self.failures + 1 if now - self.begun < _STEADY_SEC else 1
-        wait = 0.0 if self.failures == 1 else min(_LONGEST_WAIT_SEC, 0.25 * 2 ** min(self.failures, 8))
-        self.start_at = now + wait
-        print(
-            f"run: the {self.name} was lost (exit {code}); it is started again", file=sys.stderr, flush=True
-        )
+        self.failures = self.failures + 1 if now - self.started_at < _HEALTHY_SEC else 1
+        delay = 0.0 if self.failures == 1 else min(_MAX_DELAY_SEC, 0.25 * 2 ** min(self.failures, 8))
+        self.start_at = now + delay
+        print(f"run: the {self.name} exited (exit {code}); restarting it", file=sys.stderr, flush=True)
 
-    def tell_to_stop(self) -> None:
+    def terminate(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
 
     def end(self, until: float) -> bool:
-        """Wait for its end until that moment, then kill it; whether it ended in order."""
+        """Wait for the exit until *until* (monotonic time), then kill.
+
+        Return whether the exit was orderly.
+        """
         if self.process is None:
             return True
         try:
@@ -93,7 +100,7 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
             code = self.process.wait()
         self._close()
-        return code in _IN_ORDER
+        return code in _ORDERLY_EXITS
 
     def _close(self) -> None:
         if self.process is not None and self.process.stdout is not None:
@@ -102,6 +109,9 @@ class Child:
 
 
 def die_with_parent() -> None:
-    """In a child, before its program begins: be told to stop when the parent is gone, however it went."""
+    """Ask the kernel to send SIGTERM to this process when its parent ends.
+
+    Called in a child, before its program.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,6 +1,7 @@
-"""A system's own tables beside its jobs: one statement on SQLite or PostgreSQL, by itself or in a transaction of the engine's.
+"""A system's own tables in the jobs' database: run one statement, alone or in a transaction of the engine.
 
-One text of SQL for both: `$1` is written `?1` for SQLite, and the types have a meaning in each.
+The same SQL serves SQLite and PostgreSQL. For SQLite `$1` becomes `?1`; the column types mean something in
+both.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from systems.common.parts import create_private
 Row = tuple[Any, ...]
 #: How long a statement waits for another writer of the file.
 _BUSY_SEC = 30.0
-_LOCK = 7_226_301_122  # any number, the same for all who make the tables
+_LOCK = 7_226_301_122  # arbitrary, but the same in every process that creates the tables
 
 
 class Database(Protocol):
     async def prepare(self, statements: Sequence[str]) -> None:
-        """Create the tables; other processes may do so at the same time."""
+        """Run the statements that create the tables. Other processes may do the same at the same time."""
 
     async def run(self, sql: str, *values: Any) -> list[Row]:
-        """One statement, committed when this returns."""
+        """Run one statement, commit it, and return its rows."""
 
     async def run_in(self, connection: Any, sql: str, *values: Any) -> list[Row]:
         """Run one statement in a transaction of the engine and return its rows."""
@@ -40,12 +41,14 @@ class Database(Protocol):
         """Return the database's time, in seconds since the epoch."""
 
     def written(self, sql: str) -> str:
-        """*sql* as this database writes it."""
+        """Return *sql* with the placeholders of this database."""
 
     async def close(self) -> None: ...
 
 
 class SqliteDatabase:
+    """Tables in an SQLite file. Each `run` opens its own connection."""
+
     def __init__(self, path: str) -> None:
         self._path = path
 
@@ -77,14 +80,15 @@ class SqliteDatabase:
 
 
 class PostgresDatabase:
+    """Tables in PostgreSQL, through a small pool that opens with the first statement."""
+
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        words = parse_qsl(parts.query)
-        # `prepare` is a word of the engine's own; the driver would send it to the server.
-        self._url = urlunsplit(
-            parts._replace(query=urlencode([word for word in words if word[0] != "prepare"]))
-        )
-        self._cached = 0 if ("prepare", "off") in words else 100
+        options = parse_qsl(parts.query)
+        # `prepare` is an option of the engine; the driver would send it to the server.
+        others = [option for option in options if option[0] != "prepare"]
+        self._url = urlunsplit(parts._replace(query=urlencode(others)))
+        self._statement_cache = 0 if ("prepare", "off") in options else 100
         self._pool: Any = None
         self._opening = asyncio.Lock()
 
@@ -99,7 +103,7 @@ class PostgresDatabase:
                     max_size=4,
                     timeout=10,
                     command_timeout=30,
-                    statement_cache_size=self._cached,
+                    statement_cache_size=self._statement_cache,
                 )
         return self._pool
 
@@ -131,6 +135,7 @@ class PostgresDatabase:
 
 
 def database_of(url: str) -> Database:
+    """Return the database of *url*. Raise `UsageError` unless it is `sqlite:///…` or `postgresql://…`."""
     if url.startswith("sqlite:///"):
         return SqliteDatabase(url.removeprefix("sqlite:///").partition("?")[0])
     if url.startswith(("postgres://", "postgresql://")):

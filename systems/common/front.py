@@ -1,4 +1,4 @@
-"""What is at `/` of a system that is an API: its name, its routes and what a request needs, as plain text."""
+"""The plain-text page at `/` of a system that is an API: its name, its routes and what a request needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def front_page(title: str, routes: str | None, hint: str) -> Route:
     """Return the route of `/`.
 
     Args:
-        title: What this is, in one line.
-        routes: The table of its routes, as the docstring of its module has it.
+        title: One line that names the system.
+        routes: The table of its routes, taken from the docstring of its module.
         hint: What a first request needs.
     """
     text = "\n\n".join(part.strip() for part in (title, routes or "", hint) if part) + "\n"

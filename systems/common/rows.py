@@ -1,4 +1,4 @@
-"""Rows of jobs: many at once, and the failure that one is tried again for."""
+"""Read many job rows at once, and find the failure that a row is being retried for."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from holdfast import Holdfast, JobRow, State
 
 
 async def rows_of(app: Holdfast, ids: Sequence[str]) -> dict[str, JobRow]:
-    """By their ids; those that are no jobs any more are missing."""
+    """Return the rows of *ids*, by id. Jobs that no longer exist are missing from the result."""
     rows: dict[str, JobRow] = {}
     after: str | None = None
     while True:
-        page = await app.jobs(ids=ids, after=after, limit=100)
+        page = await app.jobs.list(ids=ids, after=after, limit=100)
         rows |= {row.id: row for row in page.rows}
         if (after := page.next) is None:
             return rows
 
 
 def failure_before(row: JobRow) -> dict[str, Any] | None:
-    """Return the failure that a job will be, or is being, tried again for; None for one that has ended.
+    """Return the failure that a job is being retried for. Return None if there is none or the job has ended.
 
-    The row keeps its last failure over a manual retry, which counts attempts anew. So a failure of an attempt that is still
-    to come belongs to the run before, and is left out.
+    A manual retry counts attempts from 1 again but keeps the row's last failure. A failure whose attempt
+    number is still to come is therefore from before that retry, and is left out.
     """
     if row.last_failure is None or row.state not in (State.QUEUED, State.PROCESSING):
         return None

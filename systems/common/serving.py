@@ -1,4 +1,4 @@
-"""What the services of the systems have in common as servers: one way to serve, and the line that says where."""
+"""Serve a system's ASGI application, and print its address once it is ready."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast import HoldfastError, UsageError
-from holdfast.logs import configure
+from holdfast.logging import configure
 from holdfast.server import serve as serve_bounded
 
 
 def serve(app: Any, host: str, port: int, *, name: str) -> int:
-    """Serve *app* until SIGTERM or SIGINT, print `ready: ADDRESS` once it answers, and return the exit code."""
+    """Serve *app* until SIGTERM or SIGINT and return the exit code.
+
+    Print `ready: ADDRESS` once it answers.
+    """
     try:
         started = serve_bounded(app, host, port, on_ready=lambda at: print(f"ready: {at}", flush=True))
     except UsageError as error:
@@ -24,20 +27,23 @@ def serve(app: Any, host: str, port: int, *, name: str) -> int:
 
 
 def _by_make(port: int) -> str:
-    """Return how to choose another port for those who started this by make, which knows no options."""
+    """Return how to choose another port with make, which passes on no options. Return "" without make."""
     return f"; with make: PORT={port + 1 if port < 65_535 else 8000}" if "MAKELEVEL" in os.environ else ""
 
 
 def serve_site(prog: str, description: str | None, make: Callable[[], Any]) -> int:
-    """The site of a system, as the environment describes it; what cannot be read there is one line and exit code 2."""
+    """Serve the site that *make* builds from the environment, and return the exit code.
+
+    An invalid setting is printed as one line, with exit code 2.
+    """
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 for any that is free")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
         configure(keep=True)
         site = make()
     except HoldfastError as error:
         print(f"web: {error}", file=sys.stderr)
         return 2
-    return serve(site, given.host, given.port, name="web")
+    return serve(site, options.host, options.port, name="web")

@@ -1,4 +1,4 @@
-"""Work that would hold the event loop up: it goes to a thread."""
+"""Run blocking work in a thread, so that it does not block the event loop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Given = TypeVarTuple("Given")
 async def in_thread(work: Callable[[Unpack[Given]], T], *given: *Given) -> T:
     """Run *work* in a thread and return its result.
 
-    A caller that is cancelled waits for its end: a thread cannot be stopped, and may still use what
-    the caller is about to close. (`anyio.to_thread` does the same for twice the processor time.)
+    A cancelled caller waits until the thread is done: a thread cannot be stopped, and may still use what the
+    caller is about to close. (`anyio.to_thread` does the same for twice the processor time.)
     """
     working = asyncio.get_running_loop().run_in_executor(None, work, *given)
     try:
@@ -22,5 +22,5 @@ async def in_thread(work: Callable[[Unpack[Given]], T], *given: *Given) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([working])
         if not working.cancelled():
-            working.exception()  # nobody is left to be told
+            working.exception()  # marks it as retrieved; no caller is left to receive it
         raise

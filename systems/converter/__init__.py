@@ -1,1 +1,1 @@
-"""The converter: a person drops a PDF and gets XML, through a gateway that may fail. The first system on Holdfast."""
+"""The converter system: a user uploads a PDF and gets XML, through a gateway that may fail."""

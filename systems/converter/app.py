@@ -1,4 +1,7 @@
-"""The converter as the environment sets it: `holdfast worker systems.converter.app:app`."""
+"""The converter, built from the environment's settings.
+
+Workers run it: `holdfast worker systems.converter.app:app`.
+"""
 
 from __future__ import annotations
 

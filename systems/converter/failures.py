@@ -1,4 +1,4 @@
-"""What a failed conversion is (C4): which code, whether it is tried again, and in which words."""
+"""Classify a failed conversion (C4): its code, whether it is retried, and its message."""
 
 from __future__ import annotations
 
@@ -9,38 +9,44 @@ import httpx2
 
 from holdfast import Fatal, Retryable
 from systems.converter.codes import Code, message
-from systems.converter.gateway_client import BrokenAnswer, words_of
+from systems.converter.gateway_client import BrokenAnswer, detail_of
 
-#: A write that failed is tried once more, not until the attempts are used up.
+#: A failed write is retried once only, whatever the number of attempts.
 IO_ATTEMPTS = 2
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SourceGone(Exception):
-    """The PDF of the job is no longer there."""
+    """The PDF of the job no longer exists."""
 
 
 class ConversionFailed(Exception):
-    """An attempt failed. *word* is what becomes of the job; *response* is the gateway's answer, if it gave one."""
+    """An attempt failed.
 
-    def __init__(self, reason: str, word: Retryable | Fatal, response: Any = None) -> None:
+    *verdict* says whether the job is retried; *response* is the gateway's, if there is one.
+    """
+
+    def __init__(self, reason: str, verdict: Retryable | Fatal, response: Any = None) -> None:
         super().__init__(reason)
-        self.word, self.response = word, response
+        self.verdict, self.response = verdict, response
 
 
 def failed(error: Exception, *, attempt: int, max_attempts: int) -> ConversionFailed:
-    """Say what *error* is, in the tense of an attempt that is the last or not."""
+    """Return the failure to raise for *error*.
+
+    Its message promises a retry unless this attempt is the last.
+    """
     response = error.response if isinstance(error, httpx2.HTTPStatusError) else None
-    code, again = _judge(error, response)
-    most = min(IO_ATTEMPTS, max_attempts) if code is Code.IO_ERROR else max_attempts
-    final = not again or attempt >= most
-    line = message(code, final=final, words=words_of(response) if code is Code.GW_4XX else "")
-    word = Retryable(line, code=code.value) if again else Fatal(line, code=code.value)
-    return ConversionFailed(f"{type(error).__name__}: {error}", word, response)
+    code, retried = _classify(error, response)
+    attempts = min(IO_ATTEMPTS, max_attempts) if code is Code.IO_ERROR else max_attempts
+    final = not retried or attempt >= attempts
+    line = message(code, final=final, words=detail_of(response) if code is Code.GW_4XX else "")
+    verdict = Retryable(line, code=code.value) if retried else Fatal(line, code=code.value)
+    return ConversionFailed(f"{type(error).__name__}: {error}", verdict, response)
 
 
-def _judge(error: Exception, response: Any) -> tuple[Code, bool]:
+def _classify(error: Exception, response: Any) -> tuple[Code, bool]:
     if response is not None:
         status = response.status_code
         if status == 408:
@@ -63,6 +69,8 @@ def _judge(error: Exception, response: Any) -> tuple[Code, bool]:
 
 
 def rule(error: BaseException) -> Retryable | Fatal | None:
-    """For the task's `rules`: the word of a failure that was judged here. Its response stays visible to the engine,
-    which reads the status and the Retry-After from it."""
-    return error.word if isinstance(error, ConversionFailed) else None
+    """Return the verdict of a `ConversionFailed`, for the task's `rules`.
+
+    The engine reads the status and the Retry-After from the error's response.
+    """
+    return error.verdict if isinstance(error, ConversionFailed) else None

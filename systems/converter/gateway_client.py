@@ -1,4 +1,4 @@
-"""Asking the gateway: send a PDF, take in XML, and say what it was if that does not come."""
+"""The client of the gateway: send a PDF, check the XML that comes back, and write it to disk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from systems.common.parts import Part
 from systems.common.threads import in_thread
 
 _PIECE = 256 * 1024
-#: More than this is no answer to a file of 50 MB.
-MOST_XML = 1024**3
+#: The largest XML that is accepted, in bytes. No PDF of 50 MB results in more.
+MAX_XML = 1024**3
 
 
 class BrokenAnswer(Exception):
-    """The gateway said that all is well, and what it sent is not XML."""
+    """The gateway answered with success, but its response is not well-formed XML."""
 
 
 class Wellformed:
-    """Reads XML as it comes and keeps none of it. `BrokenAnswer` at the first thing that is wrong with it."""
+    """An incremental check that XML is well-formed. It keeps nothing of what it reads."""
 
     def __init__(self) -> None:
         self._parser = xml.parsers.expat.ParserCreate()
@@ -32,8 +32,9 @@ class Wellformed:
         self._size = 0
 
     def feed(self, piece: bytes, *, last: bool = False) -> None:
+        """Check the next piece. Raise `BrokenAnswer` at the first error."""
         self._size += len(piece)
-        if self._size > MOST_XML:
+        if self._size > MAX_XML:
             raise BrokenAnswer("the answer does not end")
         try:
             self._parser.Parse(piece, last)
@@ -45,7 +46,10 @@ class Wellformed:
 
 
 class Source:
-    """A PDF to send. Made in a thread, as all that touches a disk; what is small is in *first* as a whole."""
+    """A PDF to send.
+
+    It is opened in a thread, since that reads from disk; *first* holds all of a small file.
+    """
 
     def __init__(self, pdf: Path) -> None:
         self._file = pdf.open("rb", buffering=0)
@@ -72,12 +76,16 @@ class Source:
 async def ask_gateway(
     client: httpx2.AsyncClient, source: Source, mapping: str, part: Part, *, correlation: str
 ) -> int:
-    """Publish the XML of *source* as *part* and return the status of the answer.
+    """Send *source*, publish the XML as *part*, and return the status of the response.
 
-    Raises what httpx2 raises, `BrokenAnswer`, or `OSError` for our own disk.
+    A call in a thread costs as much as reading a small file. So each piece is held until the next one comes,
+    and the last piece, mostly the only one, is written and published in a single call.
 
-    A turn of a thread costs as much as a small file takes to be read, so each piece waits for the next: the last, which is
-    mostly the only one, is written and published in one turn."""
+    Raises:
+        httpx2.HTTPError: The gateway failed or cannot be reached.
+        BrokenAnswer: The response is not XML.
+        OSError: The local disk failed.
+    """
     reader, held = Wellformed(), b""
     async with client.stream(
         "POST",
@@ -91,7 +99,7 @@ async def ask_gateway(
             raise BrokenAnswer(f"the gateway answered {answer.status_code}")
         async for piece in answer.aiter_bytes(_PIECE):
             if held:
-                await in_thread(_take, reader, part, held)
+                await in_thread(_write, reader, part, held)
             held = piece
     await in_thread(_publish, reader, part, held)
     return answer.status_code
@@ -99,25 +107,25 @@ async def ask_gateway(
 
 @lru_cache(maxsize=32)
 def _address(base: httpx2.URL, mapping: str) -> httpx2.URL:
-    """Kept: to put an address together takes as long as all the engine does for a job."""
+    # Cached: building a URL takes as long as all that the engine does for a job.
     return base.join("convert").copy_merge_params({"mapping": mapping})
 
 
-def _take(reader: Wellformed, part: Part, piece: bytes) -> None:
+def _write(reader: Wellformed, part: Part, piece: bytes) -> None:
     reader.feed(piece)
     part.write(piece)
 
 
 def _publish(reader: Wellformed, part: Part, piece: bytes) -> None:
-    _take(reader, part, piece)
+    _write(reader, part, piece)
     reader.feed(b"", last=True)
     part.publish()
 
 
-def words_of(response: Any) -> str:
-    """What the gateway gave as its reason, if it gave one."""
+def detail_of(response: Any) -> str:
+    """Return the reason in the gateway's error response, or "" if it has none."""
     try:
         detail = response.json()["detail"]
-    except Exception:  # not JSON, not an object, no such key: an answer from who knows whom
+    except Exception:  # not JSON, not an object, or no such key: perhaps a proxy answered
         return ""
     return detail if isinstance(detail, str) else ""

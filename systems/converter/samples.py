@@ -1,6 +1,7 @@
-"""PDFs to try the converter with: `python -m systems.converter.samples FOLDER` writes them.
+"""Sample PDFs for the converter. `python -m systems.converter.samples FOLDER` writes them.
 
-An article in two columns, an invoice, a letter with umlauts and ligatures, and any number of plain pages.
+They are an article in two columns, an invoice, a letter with umlauts and ligatures, and any number of plain
+pages.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REFERENCES = [
 
 
 def article() -> bytes:
-    """Two columns under a title that spans them, a running head, sections with numbers, references."""
+    """Return an article: two columns under a title, a running head, numbered sections and references."""
     first, second = Sheet(), Sheet()
     for number, sheet in enumerate((first, second), 1):
         sheet.write(60, 40, "Journal of Durable Work", font="serif-italic", size=8)
@@ -61,7 +62,7 @@ def article() -> bytes:
 
 
 def invoice() -> bytes:
-    """A table: what stands in one row must not become one line of words, nor one column a sentence."""
+    """Return an invoice with a table: its cells must not become one line, nor its columns a sentence."""
     sheet = Sheet()
     sheet.write(60, 80, "Invoice 2026-0117", font="sans-bold", size=18)
     sheet.write(60, 105, "Holdfast Instruments GmbH, Hafenstraße 3, 20459 Hamburg", font="sans", size=9)
@@ -83,7 +84,7 @@ def invoice() -> bytes:
 
 
 def letter() -> bytes:
-    """Umlauts, quotes, dashes, signs that XML escapes, and the ligatures of printers."""
+    """Return a letter with umlauts, quotes, dashes, ligatures, and characters that XML escapes."""
     sheet = Sheet()
     sheet.write(60, 90, "Köln, 3. März 2026", font="serif-italic")
     y = sheet.flow(60, 140, 420, "Sehr geehrte Frau Weiß,", size=11)
@@ -100,7 +101,7 @@ def letter() -> bytes:
 
 
 def plain(pages: int = 1, *, words: str = "Nothing that was acknowledged is lost.") -> bytes:
-    """As many pages as asked for, each with its number and a few lines. Other *words* make another file."""
+    """Return a PDF of *pages* pages, each with its number and *words*. Other words make a different file."""
     sheets: list[Sheet] = []
     for number in range(1, pages + 1):
         sheet = Sheet()

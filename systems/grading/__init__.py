@@ -1,1 +1,1 @@
-"""Grading: submissions through a broker to Celery workers, and their results back, once and in time."""
+"""The grading system: Celery workers grade submissions from a broker, and each result counts once."""

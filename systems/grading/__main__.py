@@ -1,4 +1,4 @@
-"""`holdfast grading dlq list | recover ID | discard ID`, `status ID`, `outbox`, `alarms`: the desk of those who run grading."""
+"""Operator commands: `holdfast grading dlq list|recover ID|discard ID`, `status ID`, `outbox`, `alarms`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from holdfast import HoldfastError, UsageError
-from holdfast.logs import configure
+from holdfast.logging import configure
 from systems.grading import dlq
-from systems.grading.logs import hush_drivers
+from systems.grading.logs import silence_drivers
 from systems.grading.settings import Settings
 from systems.grading.tasks import Grading
 from systems.grading.views import show, show_message
@@ -25,60 +25,64 @@ from systems.grading.worker.ledger import Ledger
 
 
 def _alarms(*, clear: bool) -> int:
-    """Print the alarms of this machine's workers. Return 1 while there are any, so that a monitor can check the exit code."""
+    """Print the alarms of this machine's workers. Return 1 if there are any: monitors check the exit code."""
     file = Settings.read(os.environ).ledger
     if isinstance(file, Path) and not file.exists():
-        raise UsageError("there is no ledger here; set LEDGER to that of the workers, on their machine")
+        raise UsageError(
+            "this ledger does not exist; set LEDGER to the ledger of the workers, on their machine"
+        )
     with contextlib.closing(Ledger(file)) as ledger:
-        found = ledger.alarms()
-        told = [one._asdict() | {"at": datetime.fromtimestamp(one.at, UTC).isoformat()} for one in found]
-        print(json.dumps(told, indent=2))
+        alarms = ledger.alarms()
+        shown = [one._asdict() | {"at": datetime.fromtimestamp(one.at, UTC).isoformat()} for one in alarms]
+        print(json.dumps(shown, indent=2))
         if clear:
             ledger.clear_alarms()
-    return int(bool(found) and not clear)
+    return int(bool(alarms) and not clear)
 
 
-async def _do(given: argparse.Namespace, grading: Grading) -> Any:
+async def _run(options: argparse.Namespace, grading: Grading) -> Any:
     async with grading.app as app:
-        match given.what, given.action:
+        match options.command, options.action:
             case "dlq", "list":
-                return [msgspec.to_builtins(one) for one in await dlq.list_dead(grading, limit=given.limit)]
+                return [msgspec.to_builtins(one) for one in await dlq.list_dead(grading, limit=options.limit)]
             case "dlq", "recover":
-                return show(await dlq.recover(grading, given.id, by="cli"))
+                return show(await dlq.recover(grading, options.id, by="cli"))
             case "dlq", "discard":
-                return {"discarded": await dlq.discard(grading, given.id, by="cli")}
+                return {"discarded": await dlq.discard(grading, options.id, by="cli")}
             case "status", _:
-                return show(await app.job(given.id), await app.late_results(given.id))
+                return show(await app.jobs.get(options.id), await app.jobs.late_results(options.id))
             case _:
-                return [show_message(one) for one in await app.messages(limit=given.limit)]
+                return [show_message(one) for one in await app.outbox.list(limit=options.limit)]
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="holdfast grading", description=__doc__)
-    whats = parser.add_subparsers(dest="what", required=True)
-    letters = whats.add_parser("dlq", help="dead letters of workers")
+    commands = parser.add_subparsers(dest="command", required=True)
+    letters = commands.add_parser("dlq", help="dead letters of the workers")
     letters.add_argument("action", choices=["list", "recover", "discard"])
     letters.add_argument("id", nargs="?", default="", help="a request id")
-    status = whats.add_parser("status", help="one submission")
+    status = commands.add_parser("status", help="show one submission")
     status.add_argument("id")
-    outbox = whats.add_parser("outbox", help="messages on their way to the broker")
-    alarms = whats.add_parser("alarms", help="what the workers of this machine could not tell the broker")
-    alarms.add_argument("--clear", action="store_true", help="forget them once they are shown")
+    outbox = commands.add_parser("outbox", help="show the messages of the outbox")
+    alarms = commands.add_parser(
+        "alarms", help="show what the workers of this machine could not send to the broker"
+    )
+    alarms.add_argument("--clear", action="store_true", help="delete the alarms after showing them")
     for one in (letters, outbox):
         one.add_argument("--limit", type=int, default=50)
     for one in (status, outbox):
         one.set_defaults(action="")
-    given = parser.parse_args(arguments)
-    if given.what == "dlq" and given.action == "recover" and not given.id:
-        parser.error("recover needs the id of a request; `dlq list` shows them")
+    options = parser.parse_args(arguments)
+    if options.command == "dlq" and options.action == "recover" and not options.id:
+        parser.error("recover needs a request id; `dlq list` shows them")
     try:
         configure(keep=True)
-        if given.what == "alarms":
-            return _alarms(clear=given.clear)
-        hush_drivers()
+        if options.command == "alarms":
+            return _alarms(clear=options.clear)
+        silence_drivers()
         from systems.grading.app import grading
 
-        print(json.dumps(asyncio.run(_do(given, grading)), indent=2, ensure_ascii=False))
+        print(json.dumps(asyncio.run(_run(options, grading)), indent=2, ensure_ascii=False))
     except (HoldfastError, ValueError) as error:
         print(f"grading: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Grading as the environment sets it: `holdfast up systems.grading.app:app`."""
+"""Grading, built from the environment's settings: `holdfast up systems.grading.app:app`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings: WAV files, really decoded, so that a broken one is found before anybody is paid to listen to it."""
+"""Decode recordings (WAV files), so that a broken one is refused before a paid call to the provider."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ import struct
 import wave
 from typing import NamedTuple
 
-#: As the protocol of transcription has it.
+#: The limit of the transcription protocol, in bytes.
 LARGEST_AUDIO = 25 * 1024 * 1024
 LONGEST_SECONDS = 20 * 60
 _RATES = range(4_000, 192_001)
 
 
 class Undecodable(Exception):
-    """This is no recording that can be listened to; the words say why."""
+    """The recording cannot be decoded. The message says why."""
 
 
 class Recording(NamedTuple):
+    """The properties of a recording."""
+
     seconds: float
     rate: int
     channels: int
 
 
 def decode(data: bytes) -> Recording:
-    """Read every sample; `Undecodable` where that cannot be done."""
+    """Read every sample and return the recording's properties. Raise `Undecodable` if that fails."""
     if not data:
         raise Undecodable("the file is empty")
     try:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, rate, frames = file.getparams()[:4]
             if not 1 <= channels <= 8 or rate not in _RATES:
-                raise Undecodable(f"{channels} channels at {rate} Hz are no recording of speech")
+                raise Undecodable(f"{channels} channels at {rate} Hz are not a recording of speech")
             if frames > LONGEST_SECONDS * rate:
                 raise Undecodable(f"it is longer than {LONGEST_SECONDS // 60} minutes")
             samples = file.readframes(frames)
@@ -39,13 +41,16 @@ def decode(data: bytes) -> Recording:
         raise Undecodable(str(error) or "it ends too early") from None
     if not frames or len(samples) != frames * channels * width:
         raise Undecodable(
-            f"it has {len(samples)} bytes of sound where {frames * channels * width} are announced"
+            f"it has {len(samples)} bytes of sound, but its header announces {frames * channels * width}"
         )
     return Recording(frames / rate, rate, channels)
 
 
 def make_recording(words: str = "", seconds: float = 0.5, rate: int = 8_000) -> bytes:
-    """A tone, with *words* as its comment: what the stand-in provider then "hears". For samples and tests."""
+    """Return a WAV file with a tone, and *words* as its comment, for samples and tests.
+
+    The stand-in provider returns the comment as the transcript.
+    """
     frames = b"".join(
         struct.pack("<h", 8_000 if (n // 20) % 2 else -8_000) for n in range(int(seconds * rate))
     )

@@ -1,7 +1,7 @@
-"""Dead letters on the broker (G4): looked at in place, sent again by hand, never by themselves.
+"""List, recover and discard the dead letters on the broker (G4). Nothing sends them again automatically.
 
-A look takes messages out and puts them back, so two that look at the same time see a part each. The store has every failed
-submission as well (`holdfast dead list`): what is here is what the workers said.
+Reading takes messages from the queue and returns them, so two readers at the same time see a part each. The
+store has every failed submission as well (`holdfast dead list`); these are the workers' own records.
 """
 
 from __future__ import annotations
@@ -17,43 +17,49 @@ from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import AMQPError
 
 from holdfast import Conflict, HoldfastError, JobRow, State
-from holdfast.logs import Log
-from systems.grading.callbacks.consuming import declare
-from systems.grading.messages import Buried, split
-from systems.grading.submitting import send_again
+from holdfast.logging import Log
+from systems.grading.callbacks.consumer import declare
+from systems.grading.messages import DeadLetter, parse_request_id
+from systems.grading.submissions import send_again
 from systems.grading.tasks import Grading
 from systems.grading.topology import DEAD
 
 log = Log("grading.dlq")
-MOST = 500
+MAX_LETTERS = 500
 
 
 class NoBroker(HoldfastError):
-    """The broker cannot be asked now."""
+    """The broker cannot be reached."""
 
 
 class NoSuchLetter(HoldfastError):
-    """There is no dead letter of this request."""
+    """There is no dead letter for this request."""
 
 
-async def list_dead(grading: Grading, *, limit: int = 50) -> list[Buried]:
-    """Oldest first; they stay where they are."""
-    async with _letters(grading, min(limit, MOST)) as found:
-        return [read(message) for message in found]
+async def list_dead(grading: Grading, *, limit: int = 50) -> list[DeadLetter]:
+    """Return up to *limit* dead letters, oldest first. They stay in the queue."""
+    async with _letters(grading, min(limit, MAX_LETTERS)) as messages:
+        return [read(message) for message in messages]
 
 
 async def recover(grading: Grading, request: str, *, by: str) -> JobRow:
-    """Send the submission of this dead letter again, as a new request, and delete the letter.
+    """Send the submission of a dead letter again, as a new request, delete the letter, and return the job.
 
-    `NoSuchLetter` when there is none; `Conflict` when the submission has not failed: the letter stays then. Killed before the
-    letter is deleted, it is there once more, and its submission refuses to be sent twice for it.
+    If the process is killed before it deletes the letter, the letter stays. Recovering it again then only
+    deletes it.
+
+    Raises:
+        NoSuchLetter: There is no letter for *request*.
+        Conflict: The submission has not failed. The letter stays.
     """
-    async with _letters(grading, MOST) as found:
-        letters = [message for message in found if read(message).request_id == request]
+    async with _letters(grading, MAX_LETTERS) as messages:
+        letters = [message for message in messages if read(message).request_id == request]
         if not letters:
-            raise NoSuchLetter(f"there is no dead letter of request {request[:80]!r} among the first {MOST}")
-        submission, generation = split(request)
-        row = await grading.app.job(submission)
+            raise NoSuchLetter(
+                f"there is no dead letter of request {request[:80]!r} among the first {MAX_LETTERS}"
+            )
+        submission, generation = parse_request_id(request)
+        row = await grading.app.jobs.get(submission)
         if row.generation == generation:
             if row.state not in (State.FAILED, State.CANCELLED):
                 raise Conflict(f"submission {submission} has not failed; it is {row.state}")
@@ -65,34 +71,40 @@ async def recover(grading: Grading, request: str, *, by: str) -> JobRow:
 
 
 async def discard(grading: Grading, request: str, *, by: str) -> int:
-    """Delete the letters of a request (the empty one: those that name none) and return how many."""
-    async with _letters(grading, MOST) as found:
-        letters = [message for message in found if read(message).request_id == request]
+    """Delete the letters of a request and return their number.
+
+    An empty *request* means letters without one.
+    """
+    async with _letters(grading, MAX_LETTERS) as messages:
+        letters = [message for message in messages if read(message).request_id == request]
         for message in letters:
             await message.ack()
     log.info("dead_letter.discarded", request_id=request, by=by, letters=len(letters))
     return len(letters)
 
 
-def read(message: AbstractIncomingMessage) -> Buried:
-    """What a worker has buried; or what the broker did, with as much as its headers tell."""
+def read(message: AbstractIncomingMessage) -> DeadLetter:
+    """Return the dead letter in *message*.
+
+    If the broker dead-lettered it, the letter is made from its headers.
+    """
     try:
-        return msgspec.json.decode(message.body, type=Buried)
+        return msgspec.json.decode(message.body, type=DeadLetter)
     except (msgspec.DecodeError, UnicodeDecodeError):
         headers = message.headers or {}
         name = str(headers.get("id") or "")[:100]
         try:
-            submission = split(name)[0]
+            submission = parse_request_id(name)[0]
         except ValueError:
             name, submission = "", ""
         death: Any = (headers.get("x-death") or [{}])[0]  # type: ignore[index]
         reason, at = str(death.get("reason", "unknown")), death.get("time")
-        return Buried(
+        return DeadLetter(
             name,
             submission,
             {"delivery_limit": "WORKER_LOST"}.get(reason, "INVALID_MESSAGE"),
             int(death.get("count") or 0),
-            f"the broker put it aside: {reason}",
+            f"the broker dead-lettered it: {reason}",
             at.isoformat() if isinstance(at, datetime) else "",
             message.body[:2_000].decode(errors="replace"),
         )
@@ -100,18 +112,18 @@ def read(message: AbstractIncomingMessage) -> Buried:
 
 @asynccontextmanager
 async def _letters(grading: Grading, limit: int) -> AsyncIterator[list[AbstractIncomingMessage]]:
-    """Up to *limit* of them in hand; those that are not acknowledged inside go back."""
+    """Yield up to *limit* messages. Those that the block does not acknowledge return to the queue."""
     try:
         connection = await aio_pika.connect(grading.settings.broker_url, timeout=5)
     except (AMQPError, OSError, TimeoutError) as error:
         raise NoBroker(
             f"the broker cannot be reached ({type(error).__name__}); check BROKER_URL, and that it runs"
         ) from None
-    async with connection:  # closing it gives back what was not acknowledged
+    async with connection:  # closing it returns what was not acknowledged
         channel = await connection.channel()
         await declare(channel)
         queue = await channel.get_queue(DEAD, ensure=False)
-        found: list[AbstractIncomingMessage] = []
-        while len(found) < limit and (message := await queue.get(fail=False)) is not None:
-            found.append(message)
-        yield found
+        messages: list[AbstractIncomingMessage] = []
+        while len(messages) < limit and (message := await queue.get(fail=False)) is not None:
+            messages.append(message)
+        yield messages

@@ -1,10 +1,10 @@
-"""What the processes of grading do not want to hear."""
+"""Logging settings of the grading processes."""
 
 from __future__ import annotations
 
 import logging
 
 
-def hush_drivers() -> None:
-    """A broker that goes away is told of by us, in one line; the driver would add the trace of its reader."""
+def silence_drivers() -> None:
+    """Silence the AMQP driver. We log a lost broker in one line, and the driver would add a traceback."""
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""What travels: the request to a worker, its callbacks, and the record of what was given up. All JSON, all checked.
+"""The messages: requests to workers, their callbacks, and dead letters. All are validated JSON.
 
-A *request id* names one generation of one submission: `<submission id>.<generation>`. Sending a submission again by hand
-makes a new one, so that what is still under way for the old one can change nothing.
+A *request id* names one generation of one submission: `<submission id>.<generation>`. Sending a submission
+again by hand creates a new generation, so that results still in progress for the old one change nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from holdfast import ExternalTask
 from holdfast.celery import TaskMessage, encode_task
+from holdfast.external import ExternalTask
 
 #: The name of the worker's task.
 TASK = "grading.grade"
 
 Skill = Literal["writing", "speaking"]
 Status = Literal["processing", "completed", "error", "failed"]
-#: Larger messages are nobody's of ours.
+#: Larger messages are refused, in bytes.
 LARGEST_MESSAGE = 1024 * 1024
 LONGEST_TEXT = 50_000
 
@@ -36,7 +36,7 @@ Band = Annotated[float, msgspec.Meta(ge=0, le=9, multiple_of=0.5)]
 
 
 class Audio(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Where a recording is: the name of a file in the shared folder, and what it must be."""
+    """A recording: the name of its file in the shared folder, with its digest and size."""
 
     name: Annotated[str, msgspec.Meta(pattern=rf"^{_UUID}\.wav$")]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -44,29 +44,29 @@ class Audio(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 def check_parts(skill: str, text: str | None, audio: object) -> None:
-    """`ValueError` for a submission that has neither, both, or the wrong one of the two."""
+    """Raise `ValueError` unless a writing submission has only a text, and a speaking one only audio."""
     if (text is None) == (audio is None) or (skill == "speaking") != (audio is not None):
-        raise ValueError("writing has a text, speaking has audio, and neither has both")
+        raise ValueError("writing needs a text, speaking needs audio, and neither takes both")
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """`grading.request`."""
+    """A message of the queue `grading.request`."""
 
     request_id: RequestId
     submission_id: SubmissionId
     skill: Skill
     text: Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)] | None = None
     audio: Audio | None = None
-    deadline_at: Moment | None = None  #: nothing is begun for it after this
+    deadline_at: Moment | None = None  #: no work on it starts after this
 
     def __post_init__(self) -> None:
-        if split(self.request_id)[0] != self.submission_id:
-            raise ValueError("requestId and submissionId speak of two submissions")
+        if parse_request_id(self.request_id)[0] != self.submission_id:
+            raise ValueError("requestId and submissionId name different submissions")
         check_parts(self.skill, self.text, self.audio)
 
 
 class Grade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What a submission is worth: a band for each criterion, their mean, and words for the learner."""
+    """The grade of a submission: a band for each criterion, their mean, and feedback for the learner."""
 
     overall: Band
     bands: Annotated[dict[Word, Band], msgspec.Meta(min_length=1, max_length=20)]
@@ -75,7 +75,10 @@ class Grade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 class Trouble(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """Why there is no grade, or not yet. *retry_in_ms*: when it is tried again, where it is."""
+    """The reason why there is no grade yet, or at all.
+
+    *retry_in_ms* is set if the request will be retried.
+    """
 
     code: Annotated[str, msgspec.Meta(pattern="^[A-Z][A-Z0-9_]{0,63}$")]
     message: Line
@@ -83,7 +86,10 @@ class Trouble(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class Callback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """`grading.callback`: *processing* and *error* are news; *completed* and *failed* are ends."""
+    """A message of the queue `grading.callback`.
+
+    *completed* and *failed* end a request; the others report progress.
+    """
 
     request_id: RequestId
     submission_id: SubmissionId
@@ -95,16 +101,16 @@ class Callback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     error: Trouble | None = None
 
     def __post_init__(self) -> None:
-        if split(self.request_id)[0] != self.submission_id:
-            raise ValueError("requestId and submissionId speak of two submissions")
+        if parse_request_id(self.request_id)[0] != self.submission_id:
+            raise ValueError("requestId and submissionId name different submissions")
         if (self.result is not None) != (self.status == "completed"):
-            raise ValueError("a result comes with completed, and with nothing else")
+            raise ValueError("a result goes with the status completed only")
         if (self.error is not None) != (self.status in ("error", "failed")):
-            raise ValueError("an error comes with error and failed, and with nothing else")
+            raise ValueError("an error goes with the status error or failed only")
 
 
-class Buried(msgspec.Struct, frozen=True, rename="camel"):
-    """`grading.dlq` (G4). Ids are empty where the message did not tell them."""
+class DeadLetter(msgspec.Struct, frozen=True, rename="camel"):
+    """A message of the queue `grading.dlq` (G4). Ids are empty if the original message did not have them."""
 
     request_id: str
     submission_id: str
@@ -112,11 +118,11 @@ class Buried(msgspec.Struct, frozen=True, rename="camel"):
     attempts_made: int
     last_error: str
     timestamp: str
-    request: str = ""  #: the message itself as it came, cut to a readable length; never decoded again
+    request: str = ""  #: the original message, cut to a readable length; never decoded again
 
 
-def ask(external_task: ExternalTask) -> TaskMessage:
-    """The request for one submission, as Celery reads it. What it does not have is not told."""
+def encode_request(external_task: ExternalTask) -> TaskMessage:
+    """Return the request for a submission as a Celery message. Missing values are left out."""
     request = {"requestId": external_task.id, "submissionId": external_task.job_id}
     request |= {name: value for name, value in external_task.arguments.items() if value is not None}
     if external_task.deadline is not None:
@@ -125,12 +131,13 @@ def ask(external_task: ExternalTask) -> TaskMessage:
 
 
 def request_id(submission_id: str, generation: int) -> str:
+    """Return the request id of a generation of a submission."""
     return f"{submission_id}.{generation}"
 
 
-def split(request: str) -> tuple[str, int]:
-    """The submission and the generation that a request id names; `ValueError` when it is none."""
-    found = _REQUEST.fullmatch(request)
-    if found is None:
+def parse_request_id(request: str) -> tuple[str, int]:
+    """Return the submission id and the generation in a request id. Raise `ValueError` if it is not valid."""
+    match = _REQUEST.fullmatch(request)
+    if match is None:
         raise ValueError("this is not a request id")
-    return found[1], int(found[2])
+    return match[1], int(match[2])

@@ -1,4 +1,7 @@
-"""How a learner is doing: counted from what was completed in time. A late result is in no job, so it is in no figure (G6)."""
+"""The progress of a learner, counted from completed jobs.
+
+A late result completes no job, so it does not count (G6).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,11 @@ _PAGE = 200
 
 
 async def progress_of(app: Holdfast, owner: str | None) -> dict[str, Any]:
-    """By skill: how many were graded, and the mean of their overall bands."""
+    """Return the number of graded submissions and the mean of their overall bands, by skill."""
     bands: dict[str, list[float]] = {}
     after: str | None = None
-    where = {} if owner is None else {"owner": owner}
     while True:
-        page = await app.jobs(task="grade", state="complete", after=after, limit=_PAGE, **where)
+        page = await app.jobs.list(task="grade", state="complete", after=after, limit=_PAGE, owner=owner)
         for row in page.rows:
             if row.result is not None:
                 bands.setdefault(row.payload["skill"], []).append(float(row.result["overall"]))
@@ -23,6 +25,6 @@ async def progress_of(app: Holdfast, owner: str | None) -> dict[str, Any]:
             break
         after = page.next
     return {
-        skill: {"graded": len(found), "mean": round(sum(found) / len(found), 2)}
-        for skill, found in sorted(bands.items())
+        skill: {"graded": len(values), "mean": round(sum(values) / len(values), 2)}
+        for skill, values in sorted(bands.items())
     }

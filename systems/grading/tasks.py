@@ -1,9 +1,10 @@
-"""Grading's Holdfast app. A submission is a job of the task `grade`, which is executed outside: by Celery workers.
+"""Grading's Holdfast app. A submission is a job of the external task `grade`, which Celery workers run.
 
-The store is the truth: it has the submission, its deadline and its one end. What is on the broker are hints, which may be
-doubled, delayed or purged; the engine stores each with its submission, and sends it again while nobody has begun.
+The store is the source of truth: it has the submission, its deadline and its outcome. Messages on the broker
+are hints that may be duplicated, delayed or purged. The engine stores each with its submission, and publishes
+it again until a worker begins.
 
-`build(settings)` makes it; `systems.grading.app:app` is the one of the environment, for `holdfast up`.
+`build(settings)` returns the app. `systems.grading.app:app` is built from the environment, for `holdfast up`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast import BreakerPolicy, Holdfast, PayloadError, Retry, Task
+from holdfast import Holdfast, PayloadError, Retry, Task
+from holdfast.policies import BreakerPolicy
 from systems.grading.audio import LARGEST_AUDIO
-from systems.grading.messages import LONGEST_TEXT, Audio, Skill, ask, check_parts
+from systems.grading.messages import LONGEST_TEXT, Audio, Skill, check_parts, encode_request
 from systems.grading.settings import Settings
 from systems.grading.topology import DELIVERY_LIMIT, REQUESTS, queues
 
 GRADE, QUEUE = "grade", "grading"
-#: The name under which calls to the provider are judged.
+#: The dependency whose breaker guards calls to the provider.
 PROVIDER = "provider"
-#: A job of ours is begun again only when a lease ran out or a person asked; its deadline ends it long before this.
-_MANY = 100
-_LOOK_FOR_LOST = timedelta(seconds=2)
+#: No practical limit: a job begins again only after a lost lease or by hand, and its deadline ends it long
+#: before.
+_UNLIMITED = 100
+_RECLAIM_EVERY = timedelta(seconds=2)
 
 
 class _Submission(msgspec.Struct, frozen=True):
-    """What a submission holds, as the worker's message will say it."""
+    """The arguments of a submission, as in the message to the worker."""
 
     skill: Skill
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)] | None
@@ -41,35 +44,39 @@ class _Submission(msgspec.Struct, frozen=True):
         if self.text is not None and (not self.text.strip() or "\x00" in self.text):
             raise ValueError("a writing submission needs a text, without NUL")
         if self.audio is not None and self.audio.size > LARGEST_AUDIO:
-            raise ValueError(f"a recording has at most {LARGEST_AUDIO:,} bytes")
+            raise ValueError(f"a recording may have at most {LARGEST_AUDIO:,} bytes")
 
 
 def check_submission(owner: str | None, args: Mapping[str, Any]) -> None:
-    """Refuse what is no submission, whatever road it came by: a recording is named by an id, never by a path."""
+    """Raise `PayloadError` for invalid arguments, however the job was enqueued.
+
+    A recording must be named by an id, never by a path.
+    """
     try:
         msgspec.convert(dict(args), _Submission)
     except msgspec.ValidationError as error:
-        raise PayloadError(f"this is no submission: {error}") from None
+        raise PayloadError(f"this is not a submission: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """The app, its task and what they were made from."""
+    """Grading's app and task, with their settings."""
 
     settings: Settings
     app: Holdfast
     grade: Task[..., Any]
 
     def sla(self, skill: str) -> timedelta:
+        """Return the time that a submission of *skill* has until its deadline."""
         return timedelta(milliseconds=self.settings.sla_ms(skill))
 
 
 def build(settings: Settings, **options: Any) -> Grading:
-    """Grading on these settings. *options* go to `Holdfast` as they are."""
+    """Return grading with these settings. *options* are passed on to `Holdfast`."""
     app = Holdfast(
         settings.database_url,
-        metrics_prefix="",  # the names of E62 as its sources write them
-        reclaim_every=_LOOK_FOR_LOST,
+        metrics_prefix="",  # the sources fix the metric names of E62 without a prefix
+        reclaim_every=_RECLAIM_EVERY,
         deadlines_every=timedelta(milliseconds=settings.timeout_check_interval_ms),
         outbox_poll=timedelta(milliseconds=settings.outbox_poll_interval_ms),
         outbox_batch=settings.outbox_batch_size,
@@ -107,19 +114,19 @@ def build(settings: Settings, **options: Any) -> Grading:
         queue=QUEUE,
         execute="external",
         topic=REQUESTS,
-        encode=ask,
+        encode=encode_request,
         again_after=timedelta(milliseconds=settings.redispatch_after_ms),
         deadline=timedelta(milliseconds=settings.sla_writing_ms),
         lease=timedelta(milliseconds=settings.attempt_lease_ms),
-        retry=Retry(_MANY, base="1s", cap="1m"),
-        max_crashes=_MANY,
+        retry=Retry(_UNLIMITED, base="1s", cap="1m"),
+        max_crashes=_UNLIMITED,
         stuck_after=None,
         check=check_submission,
     )
     async def grade(
         skill: str, text: str | None = None, audio: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Never run here; its signature is what a submission holds."""
+        """Never called; its signature declares the arguments of a submission."""
         raise NotImplementedError
 
     return Grading(settings, app, grade)

@@ -1,4 +1,4 @@
-"""Submissions, messages and events as callers see them: the names and the casing of the source document."""
+"""The JSON views of submissions, messages and events, with the names of the source document."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from datetime import datetime
 from typing import Any
 
-from holdfast import Event, JobRow, LateResult, State
-from systems.grading.codes import words_for
+from holdfast import JobRow, State
+from holdfast.records import Event, LateResult
+from systems.grading.codes import message_for
 from systems.grading.messages import request_id
 
 STATUS = {
@@ -17,7 +18,7 @@ STATUS = {
     State.FAILED: "FAILED",
     State.CANCELLED: "FAILED",
 }
-#: What an event of the engine means for a submission. Events that are not here are not told.
+#: The status of a submission after each event of the engine. Other events are not shown.
 _EVENTS = {
     "queued": "PENDING",
     "released": "PENDING",
@@ -33,11 +34,12 @@ _EVENTS = {
     "stale_write": None,
 }
 
-#: Events of the worker and its callbacks; the reason of the others was given by a person and is not shown.
+#: Events by a worker or its callbacks. The reason of other events was given by a person and is not shown.
 _WITH_REASON = ("released", "stale_write")
 
 
 def show(row: JobRow, late: list[LateResult] | None = None) -> dict[str, Any]:
+    """Return the view of a submission, with its late results."""
     reason = "CANCELLED" if row.state is State.CANCELLED else row.error_code
     return {
         "submissionId": row.id,
@@ -45,7 +47,7 @@ def show(row: JobRow, late: list[LateResult] | None = None) -> dict[str, Any]:
         "skill": row.payload.get("skill"),
         "status": STATUS[row.state],
         "failureReason": reason,
-        "message": None if reason is None else words_for(reason),
+        "message": None if reason is None else message_for(reason),
         "createdAt": _moment(row.created_at),
         "deadlineAt": _moment(row.deadline_at),
         "finishedAt": _moment(row.finished_at),
@@ -55,29 +57,30 @@ def show(row: JobRow, late: list[LateResult] | None = None) -> dict[str, Any]:
 
 
 def show_late(late: LateResult) -> dict[str, Any]:
+    """Return the view of a late result."""
     return {"isLate": True, "receivedAt": _moment(late.at), "outcome": late.outcome, "result": late.result}
 
 
 def show_event(event: Event) -> dict[str, Any] | None:
-    """None for an event that says nothing about a submission."""
+    """Return the view of an event, or None if the event does not concern the submission's caller."""
     if event.kind not in _EVENTS:
         return None
-    told: dict[str, Any] = {"event": event.kind, "submissionId": event.job_id, "at": _moment(event.at)}
+    view: dict[str, Any] = {"event": event.kind, "submissionId": event.job_id, "at": _moment(event.at)}
     if (status := _EVENTS[event.kind]) is not None:
-        told["status"] = status
+        view["status"] = status
     if event.kind == "timed_out":
-        told["failureReason"] = "TIMEOUT"
+        view["failureReason"] = "TIMEOUT"
     elif event.meta.get("error_code"):
-        told["failureReason"] = event.meta["error_code"]
+        view["failureReason"] = event.meta["error_code"]
     if event.kind == "late_result":
-        told["isLate"] = True
+        view["isLate"] = True
     if event.kind in _WITH_REASON and event.meta.get("reason"):
-        told["why"] = event.meta["reason"]
-    return told
+        view["why"] = event.meta["reason"]
+    return view
 
 
 def show_message(message: Any) -> dict[str, Any]:
-    """A message of the outbox under the names of G1."""
+    """Return the view of a message of the outbox, with the names of G1."""
     status = {"waiting": "pending", "published": "published", "parked": "failed"}[str(message.state)]
     return {
         "id": message.id,

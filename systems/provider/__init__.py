@@ -1,8 +1,10 @@
-"""A stand-in for a model provider: speaks the chat-completions protocol, answers by rules, and fails when it is told to.
+"""A stand-in for a model provider: it speaks the chat-completions protocol and answers by rules.
+
+It fails on demand, by its fault switch.
 
 ```text
-faults ── may break ──▶ service ── a kind of answer each ──▶ chat: what extraction finds in the document
+faults ── may break ──▶ service ── one route each ──▶ chat (answers from extraction or rubric), transcription
 ```
 
-The same request always gets the same answer. A further kind of answer is a module of its own with its routes.
+The same request always gets the same response. Each kind of response is a module with its own routes.
 """

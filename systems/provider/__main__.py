@@ -15,9 +15,9 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8090, help="0 for any that is free")
     parser.add_argument("--faults", action="store_true", help="enable the fault switch; for tests and demos")
-    given = parser.parse_args()
-    app = make_app(faults=given.faults, key=os.environ.get("PROVIDER_KEY", ""))
-    return serve(app, given.host, given.port, name="provider")
+    options = parser.parse_args()
+    app = make_app(faults=options.faults, key=os.environ.get("PROVIDER_KEY", ""))
+    return serve(app, options.host, options.port, name="provider")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: whole or as a stream, in the shapes that clients of the protocol expect."""
+"""`POST /v1/chat/completions`: a whole response or a stream, in the shapes of the protocol."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from systems.provider.problems import problem
 
 #: Characters in a piece of a stream.
 _PIECE = 40
-#: The moment of every answer: the same request has the same answer.
+#: The creation time in every response: the same request gets the same response.
 _CREATED = 1_700_000_000
-MOST_REQUEST = 8_000_000
+MAX_REQUEST_BYTES = 8_000_000
 
 
 class Message(msgspec.Struct):
@@ -31,7 +31,7 @@ class Message(msgspec.Struct):
 
 
 class Ask(msgspec.Struct):
-    """What is read of a request; the rest is accepted and means nothing here."""
+    """The fields of a request that this service reads. It accepts others and ignores them."""
 
     model: str
     messages: list[Message]
@@ -43,7 +43,7 @@ class Ask(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """An answer before it is put into the protocol's shape."""
+    """The content of a response, before it is put into the protocol's shape."""
 
     text: str
     finish: str = "stop"
@@ -58,8 +58,8 @@ async def _complete(request: Request) -> Response:
     try:
         body = await request.body()
     except ClientDisconnect:
-        return Response(status_code=400)  # nobody is there to read it
-    if len(body) > MOST_REQUEST:
+        return Response(status_code=400)  # the client has gone
+    if len(body) > MAX_REQUEST_BYTES:
         return problem(413, "invalid_request_error", "request_too_large", "The request is too large.")
     try:
         ask = msgspec.json.decode(body, type=Ask)
@@ -87,7 +87,7 @@ async def _stream(
     yield event({"role": "assistant", "content": ""})
     if reply.refusal:
         yield event({"refusal": reply.refusal})
-    size = max(_PIECE, len(reply.text) // 1000)  # a long answer comes in larger pieces
+    size = max(_PIECE, len(reply.text) // 1000)  # at most about 1000 pieces
     for place in range(0, len(reply.text), size):
         if fault is not None and fault.broken_stream and place >= len(reply.text) // 2:
             cut(request.scope)
@@ -109,20 +109,20 @@ def _reply(ask: Ask) -> Reply:
     document = "\n".join(_text(message.content) for message in ask.messages if message.role == "user")
     if schema is None:
         return Reply(f"You said {len(document)} characters.")
-    found = (
+    answer = (
         rubric.grade(document)
         if _name(ask.response_format) == rubric.SCHEMA_NAME
         else extract(schema, document)
     )
-    text = json.dumps(found, ensure_ascii=False)
-    most = ask.max_completion_tokens or ask.max_tokens
-    if most is not None and len(text) > 4 * most:
-        return Reply(text[: 4 * most], finish="length")
+    text = json.dumps(answer, ensure_ascii=False)
+    max_tokens = ask.max_completion_tokens or ask.max_tokens
+    if max_tokens is not None and len(text) > 4 * max_tokens:
+        return Reply(text[: 4 * max_tokens], finish="length")
     return Reply(text)
 
 
 def _spoil(reply: Reply, fault: Fault | None) -> Reply:
-    """The answer as this fault has it."""
+    """Return the reply as *fault* changes it."""
     if fault is None:
         return reply
     if fault.length_cut:
@@ -141,14 +141,14 @@ def _spoil(reply: Reply, fault: Fault | None) -> Reply:
 
 
 def _schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    named = (response_format or {}).get("json_schema")
-    schema = named.get("schema") if isinstance(named, Mapping) else None
+    wrapper = (response_format or {}).get("json_schema")
+    schema = wrapper.get("schema") if isinstance(wrapper, Mapping) else None
     return schema if isinstance(schema, Mapping) else None
 
 
 def _name(response_format: Mapping[str, Any] | None) -> Any:
-    named = (response_format or {}).get("json_schema")
-    return named.get("name") if isinstance(named, Mapping) else None
+    wrapper = (response_format or {}).get("json_schema")
+    return wrapper.get("name") if isinstance(wrapper, Mapping) else None
 
 
 def _text(content: Any) -> str:
@@ -158,7 +158,7 @@ def _text(content: Any) -> str:
 
 
 def _usage(ask: Ask, reply: Reply) -> dict[str, Any]:
-    """Four characters are a token here."""
+    """Return the token counts of a call. Four characters count as one token."""
     prompt = sum(len(_text(message.content)) for message in ask.messages) // 4 + 1
     completion = len(reply.text) // 4 + 1
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

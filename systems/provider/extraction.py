@@ -1,8 +1,9 @@
-"""What the stand-in "understands": the values that a JSON schema asks for, found in a document by its labels.
+"""Find the values that a JSON schema asks for in a document, by the labels of its lines.
 
-A property `invoice_number` is looked for as a line that begins with "Invoice number", "Invoice no" or "Invoice #", in any
-case; its title counts as a label too. An array of objects is read from lines with as many columns as the object has
-properties. What is not found is left out, so that a document without it fails the schema as it would with a real model.
+A property `invoice_number` matches a line that begins with "Invoice number", "Invoice no" or "Invoice #", in
+any case. The property's title is a label too. An array of objects is read from lines with as many columns as
+the object has properties. A missing value is left out, so that the answer fails the schema, as a real model's
+answer would.
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ _AMOUNT = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d+(?:\.\d+)?")
 
 
 def extract(schema: Mapping[str, Any], document: str) -> dict[str, Any]:
-    """The object that *schema* describes, as far as *document* has it."""
-    found: dict[str, Any] = {}
-    for name, wanted in _properties(schema).items():
-        value = _items(wanted, document) if _kind(wanted) == "array" else _labelled(name, wanted, document)
+    """Return the object that *schema* describes, with the values that *document* has."""
+    values: dict[str, Any] = {}
+    for name, part in _properties(schema).items():
+        value = _items(part, document) if _kind(part) == "array" else _labelled(name, part, document)
         if value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    given = schema.get("properties")
-    if not isinstance(given, Mapping):
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
         return {}
-    return {str(name): wanted for name, wanted in given.items() if isinstance(wanted, Mapping)}
+    return {str(name): part for name, part in properties.items() if isinstance(part, Mapping)}
 
 
-def _kind(wanted: Mapping[str, Any]) -> str:
-    kind = wanted.get("type", "string")
+def _kind(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type", "string")
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), "string")
     return str(kind)
 
 
-def _labelled(name: str, wanted: Mapping[str, Any], document: str) -> Any:
-    for label in {name.replace("_", " "), str(wanted.get("title") or name.replace("_", " "))}:
+def _labelled(name: str, schema: Mapping[str, Any], document: str) -> Any:
+    for label in {name.replace("_", " "), str(schema.get("title") or name.replace("_", " "))}:
         words = [re.escape(word) for word in label.split()[:8]]
         if words and words[-1].lower() in ("number", "no"):
             words[-1] = _NUMBER_WORDS
         pattern = rf"^[ \t>*-]*{r'[ _-]*'.join(words)}[ \t]*[:=#][ \t]*(.+)$"
-        if said := re.search(pattern, document[:1_000_000], re.IGNORECASE | re.MULTILINE):
-            return _read(wanted, said[1].rstrip(" \t"))
+        if match := re.search(pattern, document[:1_000_000], re.IGNORECASE | re.MULTILINE):
+            return _read(schema, match[1].rstrip(" \t"))
     return None
 
 
-def _read(wanted: Mapping[str, Any], text: str) -> Any:
-    match _kind(wanted):
+def _read(schema: Mapping[str, Any], text: str) -> Any:
+    match _kind(schema):
         case "number" | "integer" as kind:
             amount = _AMOUNT.search(text)
             if amount is None:
@@ -62,11 +63,11 @@ def _read(wanted: Mapping[str, Any], text: str) -> Any:
             return int(value) if kind == "integer" else value
         case "boolean":
             return text.lower() in ("yes", "true", "1")
-    return _date(text) if wanted.get("format") == "date" else text
+    return _date(text) if schema.get("format") == "date" else text
 
 
 def _date(text: str) -> str:
-    """As ISO 8601 has it, from "3 May 2026", "May 3, 2026" or itself; anything else stays as it is."""
+    """Return "3 May 2026" or "May 3, 2026" as an ISO 8601 date. Any other text is returned unchanged."""
     if spelled := re.search(r"(\d{1,2})\.? ([A-Za-z]{3})[a-z]* (\d{4})", text):
         day, month, year = spelled.groups()
     elif spelled := re.search(r"(?<![a-z])([A-Za-z]{3})[a-z]*+ (\d{1,2}), (\d{4})", text):
@@ -78,8 +79,8 @@ def _date(text: str) -> str:
     return f"{int(year):04}-{_MONTHS.index(month.lower()) + 1:02}-{int(day):02}"
 
 
-def _items(wanted: Mapping[str, Any], document: str) -> list[dict[str, Any]] | None:
-    inner = wanted.get("items")
+def _items(schema: Mapping[str, Any], document: str) -> list[dict[str, Any]] | None:
+    inner = schema.get("items")
     properties = _properties(inner) if isinstance(inner, Mapping) else {}
     if not properties:
         return None
@@ -94,8 +95,8 @@ def _items(wanted: Mapping[str, Any], document: str) -> list[dict[str, Any]] | N
 
 
 def _fits(properties: Mapping[str, Mapping[str, Any]], cells: list[str]) -> bool:
-    """A row has a number wherever one is wanted; a header has not."""
+    """Return whether every cell that should be a number is one. A header line fails this."""
     return all(
-        _kind(wanted) not in ("number", "integer") or _AMOUNT.search(cell)
-        for wanted, cell in zip(properties.values(), cells, strict=True)
+        _kind(schema) not in ("number", "integer") or _AMOUNT.search(cell)
+        for schema, cell in zip(properties.values(), cells, strict=True)
     )

@@ -1,4 +1,7 @@
-"""The fault switch of the stand-in: makes calls fail in the ways providers do. Off unless it is told `--faults`."""
+"""The fault switch of the stand-in: makes calls fail in the ways that providers do.
+
+The option `--faults` enables it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from systems.common import faulting
-from systems.common.cutting import cut
-from systems.common.faulting import answer, drain
+from systems.common import fault_switch
+from systems.common.connections import cut
+from systems.common.fault_switch import answer, drain
 
 __all__ = ["Fault", "Faults", "Switch", "cut", "fault_of"]
 
@@ -20,41 +23,41 @@ _HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong, with how many of the calls, and for how long.
+    """A fault: what goes wrong, for which share of the calls, and for how long.
 
-    *latency_ms* comes on top of any of the others; of the others the first that is set counts. Those above the line fail
-    the call, those below spoil what it says.
+    *latency_ms* combines with any other. Of the others, the first that is set counts. Those above the line
+    make the call fail. Those below it change the content of the response.
     """
 
     latency_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 0
     reset: bool = False  #: the connection is cut
-    hang: bool = False  #: no answer, until the switch is moved
+    hang: bool = False  #: no response until the fault is switched off or replaced
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
     retry_after: Annotated[int, msgspec.Meta(ge=0, le=86_400)] | None = None  #: with *status*, in seconds
     reset_requests: Annotated[str, msgspec.Meta(max_length=20)] | None = None  #: with *status*: "6m0s"
-    html: bool = False  #: 200, with a page instead of an answer
+    html: bool = False  #: 200, with an HTML page instead of JSON
     error_body: Annotated[str, msgspec.Meta(max_length=60)] | None = None  #: 200, with an error of this code
-    broken_stream: bool = False  #: half of the answer, then the connection is cut
+    broken_stream: bool = False  #: half of the response, then the connection is cut
     # ------------------------------------------------------------------------------------------------------------------
     length_cut: bool = False
     refusal: bool = False
     content_filter: bool = False
     bad_json: bool = False
-    fenced: bool = False  #: the JSON stands in a code fence, with prose around it
+    fenced: bool = False  #: the JSON is in a code fence, with prose around it
     huge_bytes: Annotated[int, msgspec.Meta(ge=0, le=50_000_000)] = 0
-    endless: bool = False  #: a stream that goes on for ever
-    content: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None  #: the answer says this
+    endless: bool = False  #: a stream that never ends
+    content: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None  #: the text of the response
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100
-    times: Annotated[int, msgspec.Meta(ge=1)] | None = None  #: how many calls it breaks before it is off
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None  #: calls it breaks before it switches itself off
     seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
-class Switch(faulting.Switch[Fault]):
-    """Of these faults."""
+class Switch(fault_switch.Switch[Fault]):
+    """The fault switch of the provider."""
 
 
 class Faults:
-    """The layer before the service in which calls are made to fail."""
+    """ASGI middleware that makes calls to the API fail as the switch says."""
 
     def __init__(self, app: ASGIApp, switch: Switch) -> None:
         self._app, self._switch = app, switch
@@ -73,7 +76,7 @@ class Faults:
             cut(scope)
         elif fault.status is not None:
             await drain(receive)
-            await answer(send, fault.status, _error(fault.status), b"application/json", _asked(fault))
+            await answer(send, fault.status, _error(fault.status), b"application/json", _retry_headers(fault))
         elif fault.html:
             await drain(receive)
             await answer(send, 200, _HTML, b"text/html", [])
@@ -85,22 +88,23 @@ class Faults:
 
 
 def fault_of(request: Request) -> Fault | None:
-    """The fault that this call is to show in what it says."""
-    found: Fault | None = request.scope.get("provider.fault")
-    return found
+    """Return the fault that the content of the response to *request* is to show, if any."""
+    fault: Fault | None = request.scope.get("provider.fault")
+    return fault
 
 
-def _asked(fault: Fault) -> list[tuple[bytes, bytes]]:
-    asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
+def _retry_headers(fault: Fault) -> list[tuple[bytes, bytes]]:
+    headers = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
     if fault.reset_requests is not None:
-        asked.append((b"x-ratelimit-reset-requests", fault.reset_requests.encode()))
-    return asked
+        headers.append((b"x-ratelimit-reset-requests", fault.reset_requests.encode()))
+    return headers
 
 
 def _error(status: int, code: str | None = None) -> bytes:
     kind = (
         "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
     )
-    # Providers like to say the key again in what they refuse; ours does it too, so that it is seen not to get through.
-    words = "A fault is switched on. Incorrect API key provided: sk-canary-0123456789."
-    return json.dumps({"error": {"message": words, "type": kind, "param": None, "code": code}}).encode()
+    # Some providers repeat the key in an error. This one does too, so that tests can see that it is not
+    # passed on.
+    text = "A fault is switched on. Incorrect API key provided: sk-canary-0123456789."
+    return json.dumps({"error": {"message": text, "type": kind, "param": None, "code": code}}).encode()

@@ -1,6 +1,7 @@
-"""Grades a text by rules, for the demo: the same text always has the same bands. No judgement of anybody's English.
+"""Grade a text by simple rules, for the demo.
 
-It answers requests for a JSON schema of the name `SCHEMA_NAME`; the text is what follows the line `TEXT_BEGINS`.
+The same text always gets the same bands, which say little about its English. This module serves requests for
+the JSON schema named `SCHEMA_NAME`. The text to grade follows the line `TEXT_BEGINS`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LINKS = frozenset(
 
 
 def grade(prompt: str) -> dict[str, Any]:
-    """The bands of the text in *prompt*, their mean to the half band, and what would raise it."""
+    """Return the bands of the text in *prompt*, their mean to the half band, and advice on the weakest."""
     text = prompt.rpartition(TEXT_BEGINS)[2].strip()
     words = [word.lower() for word in _WORD.findall(text)]
     sentences = [part for part in re.split(r"[.!?]+", text) if _WORD.search(part)]

@@ -1,13 +1,13 @@
-"""The stand-in as an HTTP service.
+"""The HTTP service of the stand-in.
 
-| request | answer |
+| request | response |
 |---|---|
 | `POST /v1/chat/completions` | an answer, whole or as a stream |
 | `POST /v1/audio/transcriptions` | the words of a recording |
-| `GET /v1/models` | the one model there is |
+| `GET /v1/models` | its only model |
 | `GET /healthz` | 200 |
 | `GET`, `POST`, `DELETE /faults` | the fault switch; 404 unless it is enabled |
-| `GET`, `DELETE /calls` | the calls so far, each with its client request id and its moment; 404 unless faults are enabled |
+| `GET`, `DELETE /calls` | the calls so far, each with its client request id and its time; 404 unless faults are enabled |
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from systems.provider import chat, transcribing
+from systems.provider import chat, transcription
 from systems.provider.faults import Fault, Faults, Switch
 from systems.provider.problems import problem
 
 MODEL = "stand-in-1"
-#: More calls than any test makes; older ones are forgotten.
-_MOST_CALLS = 100_000
+#: More calls than any test makes. Older ones are dropped.
+_MAX_CALLS = 100_000
 
 
-class Ledger:
-    """Who called when, under which id, and what was answered."""
+class CallLog:
+    """ASGI middleware that records the path, client request id, time and response status of each call."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -48,43 +48,43 @@ class Ledger:
             "path": scope["path"],
             "client_request_id": headers.get(b"x-client-request-id", b"").decode("latin-1"),
             "at": time.monotonic(),
-            "status": None,  #: stays so when no answer began
-            "ended": False,  #: the whole answer was sent
+            "status": None,  #: stays None if no response began
+            "ended": False,  #: the whole response was sent
         }
-        del self.calls[:-_MOST_CALLS]
+        del self.calls[:-_MAX_CALLS]
         self.calls.append(call)
 
-        async def note(message: Message) -> None:
+        async def record(message: Message) -> None:
             if message["type"] == "http.response.start":
                 call["status"] = message["status"]
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 call["ended"] = True
 
-        await self._app(scope, receive, note)
+        await self._app(scope, receive, record)
 
 
 class KeyCheck:
-    """Lets nobody in without the key, where there is one."""
+    """ASGI middleware that refuses API calls without the key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
-        self._app, self._wanted = app, f"Bearer {key}".encode()
+        self._app, self._expected = app, f"Bearer {key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        header = dict(scope.get("headers", ())).get(b"authorization", b"")
         guarded = scope["type"] == "http" and scope["path"].startswith("/v1/")
-        if guarded and not secrets.compare_digest(given, self._wanted):
+        if guarded and not secrets.compare_digest(header, self._expected):
             refused = problem(401, "invalid_request_error", "invalid_api_key", "The API key is not known.")
             await refused(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
-class _Desk:
-    """The routes of the switch and the ledger."""
+class _TestRoutes:
+    """The routes of the fault switch and the call log."""
 
-    def __init__(self, switch: Switch, ledger: Ledger) -> None:
-        self._switch, self._ledger = switch, ledger
+    def __init__(self, switch: Switch, call_log: CallLog) -> None:
+        self._switch, self._call_log = switch, call_log
 
     def routes(self) -> list[Route]:
         return [
@@ -112,10 +112,10 @@ class _Desk:
         return await self.show(request)
 
     async def calls(self, _: Request) -> Response:
-        return JSONResponse({"calls": self._ledger.calls})
+        return JSONResponse({"calls": self._call_log.calls})
 
     async def forget(self, _: Request) -> Response:
-        self._ledger.calls.clear()
+        self._call_log.calls.clear()
         return JSONResponse({"calls": []})
 
 
@@ -130,11 +130,15 @@ async def _healthz(_: Request) -> Response:
 
 
 def make_app(*, faults: bool = False, key: str = "") -> ASGIApp:
+    """Return the service.
+
+    *faults* adds the fault switch and the call log; *key* is required of callers if set.
+    """
     switch = Switch()
     inner = Starlette(
         routes=[
             *chat.routes(),
-            *transcribing.routes(),
+            *transcription.routes(),
             Route("/v1/models", _models, methods=["GET"]),
             Route("/healthz", _healthz, methods=["GET"]),
         ]
@@ -142,6 +146,6 @@ def make_app(*, faults: bool = False, key: str = "") -> ASGIApp:
     app: ASGIApp = Faults(inner, switch) if faults else inner
     app = KeyCheck(app, key) if key else app
     if faults:
-        app = ledger = Ledger(app)
-        inner.router.routes.extend(_Desk(switch, ledger).routes())
+        app = call_log = CallLog(app)
+        inner.router.routes.extend(_TestRoutes(switch, call_log).routes())
     return app

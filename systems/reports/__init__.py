@@ -1,1 +1,4 @@
-"""Reports: a document goes to a language model, and what comes back is checked, written once and paid once."""
+"""Reports: turn a document into JSON with a language model.
+
+Each answer is checked, paid for once and written once.
+"""

@@ -1,4 +1,4 @@
-"""Reports as the environment sets them: `holdfast worker systems.reports.app:app`."""
+"""The reports app, configured from the environment: `holdfast worker systems.reports.app:app`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed attempt is: which code, whether it is tried again (P3, P4), and in which words."""
+"""Failures of an attempt: the code of each, whether it is retried (P3, P4), and the message."""
 
 from __future__ import annotations
 
@@ -13,51 +13,59 @@ from systems.reports.codes import CODES, Code, message
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a service answered, in the shape in which the engine reads a status and a Retry-After."""
+    """The status and headers of a service's response, in the shape in which the engine reads them."""
 
     status_code: int
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trouble(Exception):
-    """Something went wrong that has a code. *reason* is for operators: no text of others, no secret."""
+    """A failure with a public code.
+
+    *reason* is for operators, and holds no third-party text and no secret.
+    """
 
     def __init__(self, code: Code, reason: str = "", response: Answered | None = None) -> None:
         super().__init__(reason or code.value)
         self.code, self.response = code, response
 
 
-class DocumentsAway(Trouble):
-    """A store of documents did not do what it was asked to, and may later."""
+class DocumentsUnavailable(Trouble):
+    """A document store failed temporarily."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(Code.IO_ERROR, reason)
 
 
 class ReportFailed(Exception):
-    """An attempt failed. *word* is what becomes of the job; *response* is the model's answer, if it gave one."""
+    """An attempt failed.
 
-    def __init__(self, reason: str, word: Retryable | Fatal, response: Any = None) -> None:
+    *outcome* says whether the job is retried; *response* is the model's response, if any.
+    """
+
+    def __init__(self, reason: str, outcome: Retryable | Fatal, response: Any = None) -> None:
         super().__init__(reason)
-        self.word, self.response = word, response
+        self.outcome, self.response = outcome, response
 
 
 def failed(error: Exception, *, attempt: int, max_attempts: int) -> Exception:
-    """Say what *error* is, in the tense of an attempt that is the last or not.
+    """Return *error* as a `ReportFailed` whose message says whether another attempt follows.
 
-    What nobody knows stays as it is: the engine tries it again, and does not blame the model for a bug of ours.
+    An unknown error is returned as it is: the engine retries it, and does not count a bug of ours against the
+    model.
     """
     code = code_of(error)
     if code is Code.UNKNOWN:
         return error
-    again = CODES[code].again
-    line = message(code, final=not again or attempt >= max_attempts)
-    word = Retryable(line, code=code.value) if again else Fatal(line, code=code.value)
+    retryable = CODES[code].again
+    line = message(code, final=not retryable or attempt >= max_attempts)
+    outcome = Retryable(line, code=code.value) if retryable else Fatal(line, code=code.value)
     reason = f"{type(error).__name__}: {error}" if isinstance(error, Trouble) else type(error).__name__
-    return ReportFailed(reason, word, error.response if isinstance(error, Trouble) else None)
+    return ReportFailed(reason, outcome, error.response if isinstance(error, Trouble) else None)
 
 
 def code_of(error: BaseException) -> Code:
+    """Return the public code of any exception; UNKNOWN when there is none."""
     match error:
         case Trouble():
             return error.code
@@ -67,14 +75,18 @@ def code_of(error: BaseException) -> Code:
             return Code.MODEL_TIMEOUT
         case OSError():
             return Code.IO_ERROR
-    # asyncpg is there only where it is used
+    # By name, because asyncpg is an optional dependency.
     return Code.IO_ERROR if type(error).__module__.startswith("asyncpg") else Code.UNKNOWN
 
 
 def rule(error: BaseException) -> Retryable | Fatal | None:
-    """For the task's `rules`. `DocumentsAway` is seen here only by the breaker of the documents, on its way out."""
+    """Classify *error* for the task's `rules`; None leaves it to the engine.
+
+    `DocumentsUnavailable` gets here only through the breaker of the documents; the task turns it into
+    `ReportFailed`.
+    """
     if isinstance(error, ReportFailed):
-        return error.word
-    if isinstance(error, DocumentsAway):
+        return error.outcome
+    if isinstance(error, DocumentsUnavailable):
         return Retryable(message(error.code, final=False), code="STORAGE")
     return None

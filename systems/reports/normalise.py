@@ -1,8 +1,8 @@
-"""From what a model said to a JSON value, by repairs that leave no doubt; each one is recorded (P4).
+"""Extracts a JSON value from a model's answer, by unambiguous repairs that are each recorded (P4).
 
-Tried in this order: as it is; without a block of thoughts before it; the content of its one code fence; the one object or
-list that stands in prose. In each of them commas before a closing bracket are dropped. Where two values could be meant,
-or a name stands twice in an object, nothing is guessed: it is not JSON.
+Attempts, in order: the text as it is; without a block of thoughts before it; the content of its one code
+fence; the one object or list within prose. Each attempt also drops commas before a closing bracket. Where two
+values could be meant, or an object has the same name twice, nothing is guessed: the text is not JSON.
 """
 
 from __future__ import annotations
@@ -13,44 +13,46 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-#: A string, closed or not, or a comma behind a value and before a bracket. Each character is looked at once.
+#: A string, closed or not, or a comma between a value and a closing bracket. Matching is linear in the text.
 _COMMAS = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?<=[\w"}\]])(\s*+),(?=\s*+[}\]])', re.DOTALL)
-#: Places in a text at which a value is looked for; a text with more is no report.
-_MOST_PLACES = 50
+#: How many opening brackets of a text are tried as the start of a value.
+_MOST_STARTS = 50
 _DEEPEST = 64
 
 
 class Normalised(NamedTuple):
+    """A value, and the repairs that were needed to extract it."""
+
     value: Any
     repairs: list[str]
 
 
 class NotJson(Exception):
-    """There is no one JSON value in it; the words say why."""
+    """The text does not hold exactly one JSON value; the message says why."""
 
 
 def normalise(text: str) -> Normalised:
-    """The value in *text*, and what was done to find it."""
+    """Return the JSON value in *text* and the repairs that were made. Raises `NotJson`."""
     text = text.removeprefix("\ufeff").strip()
     repairs: list[str] = []
     stripped = _THOUGHTS.sub("", text).strip()
     if stripped != text:
         text, repairs = stripped, ["thinking"]
     if not text:
-        raise NotJson("it is empty")
+        raise NotJson("the answer is empty")
     if (found := _parse(text)) is not None:
         return Normalised(found.value, [*repairs, *found.repairs])
     fenced = [found for block in _fenced(text) if (found := _parse(block.strip())) is not None]
     if fenced:
         return _only(fenced, [*repairs, "code_fence"])
-    for meant, more in ((text, []), (_without_trailing_commas(text), ["trailing_comma"])):
-        if found_there := list(_in_prose(meant)):
-            return _only(found_there, [*repairs, "prose", *more])
-    raise NotJson("no part of it is a JSON object or list")
+    for repaired, more in ((text, []), (_without_trailing_commas(text), ["trailing_comma"])):
+        if values := list(_in_prose(repaired)):
+            return _only(values, [*repairs, "prose", *more])
+    raise NotJson("the answer holds no JSON object or list")
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands between two lines of three backticks."""
+    """Yield the content of each code fence: the text between two lines of three backticks."""
     inside: list[str] | None = None
     for line in text.splitlines(keepends=True):
         if not line.strip().startswith("```"):
@@ -64,30 +66,31 @@ def _fenced(text: str) -> Iterator[str]:
 
 
 def _only(found: list[Normalised], repairs: list[str]) -> Normalised:
+    """Return the one value in *found*; raise `NotJson` if there are different ones."""
     if any(other.value != found[0].value for other in found[1:]):
-        raise NotJson("it holds more than one JSON value")
+        raise NotJson("the answer holds more than one JSON value")
     return Normalised(found[0].value, [*repairs, *found[0].repairs])
 
 
 def _in_prose(text: str) -> Iterator[Normalised]:
-    """The objects and lists of *text* that stand in no other."""
-    place = 0
-    for _ in range(_MOST_PLACES):
-        opening = _OPENING.search(text, place)
+    """Yield the outermost JSON objects and lists in *text*."""
+    position = 0
+    for _ in range(_MOST_STARTS):
+        opening = _OPENING.search(text, position)
         if opening is None:
             return
-        place = opening.end()
+        position = opening.end()
         try:
             value, end = _DECODER.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
             continue
         if value and _depth_is_sane(value):
             yield Normalised(value, [])
-            place = end
+            position = end
 
 
 def _parse(text: str) -> Normalised | None:
-    """*text* as JSON, as it is or without commas that stand before a closing bracket."""
+    """Decode *text*, as it is or without commas before a closing bracket; None if neither is JSON."""
     for repaired, repairs in ((text, []), (_without_trailing_commas(text), ["trailing_comma"])):
         try:
             value = _DECODER.decode(repaired)
@@ -98,15 +101,15 @@ def _parse(text: str) -> Normalised | None:
 
 
 def _without_trailing_commas(text: str) -> str:
-    """Only where a value stands before the comma: `[,]` and `[1,,]` stay as they are."""
+    """Drop commas between a value and a closing bracket. `[,]` and `[1,,]` stay as they are."""
     return _COMMAS.sub(lambda found: found[1] or found[2] or "", text)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a name stands twice in an object")
-    return made
+    decoded = dict(pairs)
+    if len(decoded) != len(pairs):
+        raise ValueError("an object has the same name twice")
+    return decoded
 
 
 def _refuse(constant: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the model is asked. The document is data between two marks that it cannot contain, in a message of its own."""
+"""The prompt. The document is a separate message, between two marks that it cannot contain."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ LONGEST_INSTRUCTIONS = 4_000
 
 
 def make_messages(text: str, schema: Schema, instructions: str) -> list[dict[str, str]]:
+    """Return the messages that ask the model to extract data that fits *schema* from the document *text*."""
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     system = _SYSTEM.format(mark=mark, schema=canonical(schema))
     if instructions:
@@ -31,11 +32,12 @@ def make_messages(text: str, schema: Schema, instructions: str) -> list[dict[str
 
 
 def prompt_hash(messages: list[dict[str, str]]) -> str:
+    """Return the SHA-256 of the messages as canonical JSON."""
     return hashlib.sha256(json.dumps(messages, sort_keys=True).encode()).hexdigest()
 
 
 def response_format(kind: str, schema: Schema) -> dict[str, Any] | None:
-    """How the protocol is told of the schema, where the server knows it."""
+    """Return the protocol's `response_format` for the MODEL_RESPONSE_FORMAT *kind*; None to leave it out."""
     match kind:
         case "json_schema":
             return {"type": kind, "json_schema": {"name": "report", "schema": schema}}

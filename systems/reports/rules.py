@@ -1,4 +1,4 @@
-"""Whose documents a report may be made of. The task asks this about every call, whatever road it came by."""
+"""Which owner may use which documents. The task runs this check on every call, from any entry point."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from systems.reports.failures import Trouble
 from systems.reports.prompt import LONGEST_INSTRUCTIONS
 from systems.reports.settings import Settings
 
-#: Whose reports those of the watch are.
+#: The owner of the reports that the watch enqueues.
 WATCH = "watch"
-#: What the owners of jobs begin with that operators ask for themselves.
+#: The prefix of the owner of jobs that operators request.
 KEY = "key:"
 
 
 def make_check(settings: Settings, documents: Documents) -> Callable[[str | None, Mapping[str, Any]], None]:
-    """Return the check of the task `report`."""
+    """Return the check of the task `report`. It raises `PayloadError` or `Forbidden`."""
 
     def check(owner: str | None, args: Mapping[str, Any]) -> None:
         if len(args["instructions"]) > LONGEST_INSTRUCTIONS:
@@ -30,7 +30,7 @@ def make_check(settings: Settings, documents: Documents) -> Callable[[str | None
 
 
 def is_person(owner: str | None) -> bool:
-    """Return whether this is an owner with a folder of its own: not an operator, and not the watch."""
+    """Return whether this owner has a folder: it is neither an operator nor the watch."""
     return owner is not None and owner != WATCH and not owner.startswith(KEY)
 
 
@@ -40,4 +40,4 @@ def _must_read(documents: Documents, owner: str, source: str) -> None:
     except Trouble as trouble:
         raise PayloadError(f"source: {trouble}") from None
     if not key.startswith(f"{owner}/"):
-        raise Forbidden("This document is not below your own folder.")
+        raise Forbidden("This document is not in your folder.")

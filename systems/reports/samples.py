@@ -1,10 +1,10 @@
-"""Invoices for the demo, the tutorial and the tests."""
+"""Sample documents for the demo, the tutorial and the tests."""
 
 from __future__ import annotations
 
 
 def invoice(number: int = 1, *, seller: str = "Acme Tools Ltd", total: str = "1,234.50") -> str:
-    """The text of an invoice, as a person would write it."""
+    """Return the text of an invoice, as a person would write it."""
     return f"""{seller}
 1 Foundry Lane, Sheffield
 

@@ -1,4 +1,4 @@
-"""The knobs of the reports, read from the environment under exactly these names."""
+"""The settings of the reports, read from the environment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast import UsageError
-from systems.common.knobs import (
+from systems.common.variables import (
     Reader,
     amount,
     folder,
     one_of,
-    read_knobs,
+    read_variables,
     service,
     switch,
     text,
@@ -26,25 +26,25 @@ FORMATS = ("json_schema", "json_object", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Each field is the variable of the same name in capitals."""
+    """The settings. Each field is read from the variable of the same name in capitals."""
 
     database_url: str = "sqlite:///data/reports.db"
-    documents_url: tuple[str, ...] = ("data/documents",)  #: folders or s3://bucket/prefix that may be read
+    documents_url: tuple[str, ...] = ("data/documents",)  #: folders or s3://bucket/prefix to read from
     reports_url: str = "data/reports"  #: where reports are written
-    schemas_dir: Path = Path("data/schemas")  #: named schemas, beside those that come with it
-    watch_url: str = ""  #: new documents here become reports by themselves; empty: none do
+    schemas_dir: Path = Path("data/schemas")  #: named schemas, in addition to the built-in ones
+    watch_url: str = ""  #: new documents here become reports automatically; empty to disable
     watch_schema: str = "invoice"
     watch_every_ms: int = 10_000
-    documents_per_owner: bool = False  #: an owner's key reads only below a folder of the owner's name
+    documents_per_owner: bool = False  #: an owner's key reads only from the folder with the owner's name
     model_url: str = "http://127.0.0.1:8090/v1"
     model_name: str = "stand-in-1"
     model_api_key: str = field(default="", repr=False)
-    model_timeout_ms: int = 120_000  #: of a call as a whole
+    model_timeout_ms: int = 120_000  #: for a whole call
     model_max_tokens: int = 4_096
     model_stream: bool = True
     model_response_format: str = "json_schema"
     model_tokens_field: str = "max_tokens"  #: newer servers want max_completion_tokens
-    model_price_in: float = 0.0  #: for a million tokens, in any currency
+    model_price_in: float = 0.0  #: per million tokens, in any currency
     model_price_out: float = 0.0
     document_max_bytes: int = 2_000_000
     output_max_bytes: int = 1_000_000
@@ -52,7 +52,7 @@ class Settings:
     retry_max_attempts: int = 4
     worker_lease_ttl_sec: int = 90
     worker_concurrency: int = 10
-    worker_max_crashes: int = 4  #: a lost worker is one of the attempts, not more
+    worker_max_crashes: int = 4  #: a crash counts as an attempt, and has no lower limit of its own
     circuit_window: str = "20"
     circuit_fail_threshold: float = 0.5
     circuit_cooldown_ms: int = 30_000
@@ -60,13 +60,16 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
-        """`UsageError` names the variable that cannot be read. An empty one counts as not set."""
-        return cls(**read_knobs(_READERS, environment))
+        """Read the settings.
+
+        An empty variable counts as unset. Raises `UsageError` that names an invalid variable.
+        """
+        return cls(**read_variables(_READERS, environment))
 
 
 def _place(variable: str, text: str) -> str:
     if "://" in text and urlsplit(text).scheme not in ("s3", "file"):
-        raise UsageError(f"{variable} does not name a place; it is a folder or s3://bucket/prefix")
+        raise UsageError(f"{variable} is not a location; set it to a folder or s3://bucket/prefix")
     return text.rstrip("/")
 
 

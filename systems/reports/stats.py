@@ -1,4 +1,4 @@
-"""How the reports do (P6): from our own tables, so that the figures outlive every process."""
+"""Figures on the reports (P6), computed from the system's own tables, so that they survive restarts."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Any, NamedTuple
 from systems.reports.codes import Code
 from systems.reports.records import Records
 
-#: The model answered, and what it said could not be used as a report.
+#: The codes of complete answers that could not be used as a report.
 SCHEMA_FAILURES = (Code.SCHEMA_MISMATCH.value, Code.NOT_JSON.value)
 MILLION = 1_000_000
 
 
 class Stats(NamedTuple):
-    """Reports whose first attempt began in the time that was asked for. Shares are of those that have ended."""
+    """Figures on the reports whose first attempt began in a period.
+
+    Shares are of the reports that have ended.
+    """
 
     reports: int
     succeeded: int
     failed: int
     failed_by_code: dict[str, int]
     retries: int
-    retry_rate: float  #: the share of all that was tried more than once
+    retry_rate: float  #: the share of all reports that were retried
     final_failure_rate: float
     mean_seconds_to_success: float
     p95_seconds_to_success: float
@@ -31,14 +34,14 @@ class Stats(NamedTuple):
     tokens_out: int
     cost: float  #: in the currency of the prices
     cost_per_success: float
-    cost_of_retries: float  #: of answers that were asked for again
+    cost_of_retries: float  #: of repeated calls
 
     def as_json(self) -> dict[str, Any]:
         return self._asdict()
 
 
 async def take_stats(records: Records, *, since: float = 0.0) -> Stats:
-    """*since*: seconds since the epoch."""
+    """Return the figures of the reports since *since*, in seconds since the epoch."""
     run = records.database.run
     by_status = await run(
         """SELECT status, coalesce(code, ''), count(*), coalesce(sum(retries), 0),
@@ -60,7 +63,7 @@ async def take_stats(records: Records, *, since: float = 0.0) -> Stats:
         max(0, -(-succeeded * 95 // 100) - 1),
     )
     [(captures,)] = await run("SELECT count(*) FROM reports_capture WHERE at >= $1", since)
-    [(calls, tokens_in, tokens_out, cost, again)] = await run(
+    [(calls, tokens_in, tokens_out, cost, cost_of_retries)] = await run(
         """SELECT count(*), coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(cost), 0),
              coalesce(sum(CASE WHEN step <> 'llm' THEN cost ELSE 0 END), 0) FROM reports_call WHERE at >= $1""",
         since,
@@ -82,7 +85,7 @@ async def take_stats(records: Records, *, since: float = 0.0) -> Stats:
         tokens_out=int(tokens_out),
         cost=int(cost) / MILLION,
         cost_per_success=_share(int(cost) / MILLION, succeeded),
-        cost_of_retries=int(again) / MILLION,
+        cost_of_retries=int(cost_of_retries) / MILLION,
     )
 
 

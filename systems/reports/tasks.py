@@ -1,6 +1,7 @@
 """The Holdfast app of the reports: the task `report` behind the breaker of the model, and the folder watch.
 
-`build(settings)` makes it; `systems.reports.app:app` is the one of the environment, for `holdfast worker`.
+`build(settings)` makes the app. `systems.reports.app:app` is configured from the environment, for `holdfast
+worker`.
 """
 
 from __future__ import annotations
@@ -10,37 +11,29 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from holdfast import (
-    THIS_JOB,
-    BreakerPolicy,
-    Every,
-    Holdfast,
-    Job,
-    LeaseLost,
-    Retention,
-    Snooze,
-    Task,
-)
+from holdfast import THIS_JOB, Every, Holdfast, Job, LeaseLost, Retention, Snooze, Task
+from holdfast.policies import BreakerPolicy
 from systems.common.databases import database_of
 from systems.reports.chain import DOCUMENTS, Chain, Resources
 from systems.reports.documents import Documents, Place
 from systems.reports.failures import failed, rule
-from systems.reports.model.asking import model_client
+from systems.reports.model.client import model_client
 from systems.reports.policy import retry_policy
 from systems.reports.records import Records, open_records
 from systems.reports.rules import WATCH, make_check
 from systems.reports.schemas import Schema
 from systems.reports.settings import Settings
-from systems.reports.watch import look
+from systems.reports.watch import enqueue_new_documents
 
 QUEUE, MODEL, HOUSEKEEPING = "reports", "model", "housekeeping"
-#: What an attempt may take beyond the model's own time: reading, writing, and waiting for the database.
+#: The time that an attempt may take in addition to the model's: for reading, writing, and waiting for the
+#: database.
 _OTHER_TIME = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The app, its task and what they were made from."""
+    """The app, its task and its settings."""
 
     settings: Settings
     app: Holdfast
@@ -48,16 +41,16 @@ class Reports:
 
 
 def roots(settings: Settings) -> list[str]:
-    """What may be read: the configured places, and the one that is watched."""
+    """Return the URLs of the document roots: the configured ones and the watched one."""
     return [*settings.documents_url, *([settings.watch_url] if settings.watch_url else [])]
 
 
 def build(settings: Settings, **options: Any) -> Reports:
-    """The reports on these settings. *options* go to `Holdfast` as they are."""
+    """Build the reports app. *options* are passed on to `Holdfast`."""
     kept = timedelta(seconds=settings.job_retention_sec)
     app = Holdfast(
         settings.database_url,
-        metrics_prefix="",  # the names of E62 as its sources write them
+        metrics_prefix="",  # E62 fixes the metric names without a prefix
         lease=timedelta(seconds=settings.worker_lease_ttl_sec),
         concurrency=settings.worker_concurrency,
         retention=Retention(results=kept, jobs=kept, events=kept),
@@ -93,9 +86,9 @@ def build(settings: Settings, **options: Any) -> Reports:
     async def report(
         source: str, schema: str | Schema, *, instructions: str = "", job: Job = THIS_JOB
     ) -> dict[str, Any]:
-        """Make the report of the document at *source*, by a schema that is named or given; where it is, and what was repaired."""
+        """Make the report of the document at *source* by a schema; return its key and the repairs."""
         try:
-            created = (await app.job(job.id)).created_at.timestamp()
+            created = (await app.jobs.get(job.id)).created_at.timestamp()
             await job.resources.records.begin(job.id, created)
             return await Chain(job, settings, source, schema, instructions).run()
         except (Snooze, LeaseLost):
@@ -112,11 +105,11 @@ def build(settings: Settings, **options: Any) -> Reports:
         @app.schedule(Every(every), missed="once")
         @app.task(queue=HOUSEKEEPING, timeout="5m", retry=1)
         async def watch_documents(*, job: Job = THIS_JOB) -> int:
-            """Make reports of new documents; how many."""
+            """Enqueue a report for each new document; return how many."""
 
             async def enqueue(job_id: str, address: str) -> None:
                 await report.options(id=job_id, owner=WATCH).enqueue(address, settings.watch_schema)
 
-            return await look(Place(settings.watch_url), job.resources.records, enqueue)
+            return await enqueue_new_documents(Place(settings.watch_url), job.resources.records, enqueue)
 
     return Reports(settings, app, report)

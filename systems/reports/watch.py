@@ -1,7 +1,7 @@
-"""The folder watch: every new document becomes a report, once, however often and by however many it is looked for.
+"""The folder watch: enqueues one report for each new document, even if several workers scan at once.
 
-The id of the job is made of the document's address and version, so a look that was cut short does no harm: the next enqueues
-the same job. What was seen is also written down, because jobs are forgotten one day and documents may stay.
+The job id is derived from the document's address and version, so a scan after an interrupted one enqueues the
+same job. Seen documents are also recorded in a table, because a document may outlive its job.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ Enqueue = Callable[[str, str], Awaitable[None]]  # (id of the job, address of th
 
 
 def job_id_of(address: str, version: str) -> str:
+    """Return the id of the job for this version of a document."""
     return str(uuid.uuid5(_NAMES, f"{address}\n{version}"))
 
 
-async def look(place: Place, records: Records, enqueue: Enqueue) -> int:
-    """Make reports of what is new under *place*; how many."""
-    made = 0
+async def enqueue_new_documents(place: Place, records: Records, enqueue: Enqueue) -> int:
+    """Enqueue a report for each new document under *place*; return how many."""
+    enqueued = 0
     async for page in place.pages():
         found = {(one.address, one.version) for one in page if _is_document(one)}
         for address, version in sorted(await records.unseen(sorted(found))):
             job_id = job_id_of(address, version)
             await enqueue(job_id, address)
             await records.see(address, version, job_id)
-            made += 1
-    return made
+            enqueued += 1
+    return enqueued
 
 
 def _is_document(one: Listed) -> bool:
-    """Others may lie there too: hidden files, parts of uploads, and what no model can read."""
+    """Return whether it is a complete file of a supported type, and not hidden."""
     name = one.address.rpartition("/")[2]
-    return not name.startswith(".") and name.lower().endswith(EXTENSIONS) and one.is_settled
+    return not name.startswith(".") and name.lower().endswith(EXTENSIONS) and one.is_complete

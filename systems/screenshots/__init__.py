@@ -1,1 +1,1 @@
-"""Screenshots: pages of the web as pictures, by API and for credits."""
+"""Screenshots: take pictures of web pages through an API, for credits."""

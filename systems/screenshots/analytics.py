@@ -1,7 +1,8 @@
-"""How retries do: success by attempt, trends, what they cost, and hours that stand out. From our own books (E76, S7).
+"""Retry analytics: success by attempt, trends, costs and anomalies, computed from the books (E76, S7).
 
-An hour stands out when its share of attempts that failed and were to be retried is above the mean of the hours before it (at most 24,
-at least 3) by more than 3 of their standard deviations and by more than 0.05, and it had at least 20 attempts.
+An hour is an anomaly when its share of attempts that were retried is above the mean of the hours before it
+(at most 24, at least 3) by more than 3 of their standard deviations and by more than 0.05, and it had at
+least 20 attempts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DEVIATIONS, LEAST_RISE = 3.0, 0.05
 
 
 class Span(NamedTuple):
-    """What ended in one hour or day."""
+    """The attempts that ended in one hour or day, and the retries by hand in it."""
 
     begins: int  #: seconds since the epoch
     attempts: int
@@ -47,8 +48,8 @@ class Span(NamedTuple):
 
 
 def anomalies(hours: Sequence[Span]) -> list[dict[str, Any]]:
-    """Those of *hours*, oldest first, that stand out against those before them; hours without attempts say nothing."""
-    found: list[dict[str, Any]] = []
+    """Return the anomalies among *hours*, which are oldest first. Hours without attempts are ignored."""
+    anomalous: list[dict[str, Any]] = []
     history: list[float] = []
     for hour in (one for one in hours if one.attempts):
         before = history[-MOST_HISTORY:]
@@ -56,14 +57,15 @@ def anomalies(hours: Sequence[Span]) -> list[dict[str, Any]]:
             mean = sum(before) / len(before)
             deviation = math.sqrt(sum((one - mean) ** 2 for one in before) / len(before))
             if hour.retry_ratio > mean + max(DEVIATIONS * deviation, LEAST_RISE):
-                found.append(
+                anomalous.append(
                     {**hour.as_json(), "usualRatio": round(mean, 4), "deviation": round(deviation, 4)}
                 )
         history.append(hour.retry_ratio)
-    return found
+    return anomalous
 
 
 def by_day(hours: Sequence[Span]) -> list[Span]:
+    """Return the sums of *hours* for each day (UTC), oldest first."""
     days: dict[int, list[Span]] = {}
     for hour in hours:
         days.setdefault(hour.begins // DAY * DAY, []).append(hour)
@@ -82,7 +84,7 @@ def by_day(hours: Sequence[Span]) -> list[Span]:
 
 
 async def analyse(books: Books, *, since: float) -> dict[str, Any]:
-    """Of what has ended since *since*, in seconds since the epoch."""
+    """Return the analytics of attempts that ended since *since*, in seconds since the epoch."""
     hours = await _hours(books, since)
     return {
         "since": datetime.fromtimestamp(since, UTC).isoformat(),
@@ -103,10 +105,10 @@ async def _hours(books: Books, since: float) -> list[Span]:
            FROM screenshots_attempt WHERE hour >= $1 GROUP BY hour ORDER BY hour""",
         int(since // HOUR),
     )
-    asked = await books.run(
+    retries_by_hour = await books.run(
         "SELECT hour, count(*) FROM screenshots_retry WHERE hour >= $1 GROUP BY hour", int(since // HOUR)
     )
-    manual = {int(hour): int(number) for hour, number in asked}
+    manual = {int(hour): int(number) for hour, number in retries_by_hour}
     return [
         Span(
             int(hour) * HOUR,
@@ -148,7 +150,7 @@ async def _by_code(books: Books, since: float) -> dict[str, int]:
 
 
 async def _cost(books: Books, since: float) -> dict[str, Any]:
-    [(again, wasted, captured)] = await books.run(
+    [(retry_seconds, failed_seconds, retry_credits)] = await books.run(
         """SELECT coalesce(sum(CASE WHEN attempt > 1 OR again = 1 THEN seconds ELSE 0 END), 0),
              coalesce(sum(CASE outcome WHEN 'complete' THEN 0 ELSE seconds END), 0),
              coalesce(sum(CASE WHEN outcome = 'complete' AND again = 1 THEN price ELSE 0 END), 0)
@@ -160,8 +162,8 @@ async def _cost(books: Books, since: float) -> dict[str, Any]:
         since,
     )
     return {
-        "retrySeconds": round(float(again), 3),  #: of attempts behind the first
-        "failedSeconds": round(float(wasted), 3),  #: of attempts without a picture
-        "retryCredits": int(captured),  #: captured for pictures that somebody had to retry by hand
+        "retrySeconds": round(float(retry_seconds), 3),  #: of attempts after the first
+        "failedSeconds": round(float(failed_seconds), 3),  #: of attempts without a picture
+        "retryCredits": int(retry_credits),  #: charged for pictures that were retried by hand
         "compensationCredits": int(compensated),
     }

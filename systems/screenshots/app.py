@@ -1,4 +1,4 @@
-"""The screenshots as the environment sets them: `holdfast worker systems.screenshots.app:app`."""
+"""The screenshots app, configured from the environment: `holdfast worker systems.screenshots.app:app`."""
 
 from __future__ import annotations
 

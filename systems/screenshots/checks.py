@@ -1,4 +1,4 @@
-"""What may be asked for, whatever road it came by: the checks of the two tasks."""
+"""The checks of the two tasks. They run on every call, from any entry point."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ Check = Callable[[str | None, Mapping[str, Any]], None]
 
 
 def make_check(rules: Rules, *, pdf: bool) -> Check:
-    """Return the check of the task for pictures, or of the one for sheets: each has a price of its own.
+    """Return the check of the task for pictures, or with *pdf* of the task for PDFs.
 
-    What can be seen to be closed without asking anybody is refused before it costs anything. The guard has the last word.
+    It raises `PayloadError`.
+
+    A URL that is closed without a lookup is refused here, before it costs anything. The guard checks it again
+    later.
     """
 
     def check(owner: str | None, args: Mapping[str, Any]) -> None:

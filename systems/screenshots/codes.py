@@ -1,17 +1,17 @@
-"""The codes that people and programs see, what each says in its two tenses, and whether it is tried again (S1).
+"""The public error codes: the messages of each, its HTTP status, and whether it is retried (S1).
 
-While a picture will be tried again the message says so; once it has failed it promises nothing that will not come.
+Each code has two messages: one while the picture will be retried, which says so, and one once it has failed.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from systems.common.tenses import Known, fatal, passing
+from systems.common.error_codes import CodeInfo, fatal, passing
 
 
 class Code(StrEnum):
-    # what was asked for
+    # the request
     BAD_SIZE = "BAD_SIZE"
     BAD_FORMAT = "BAD_FORMAT"
     BAD_QUALITY = "BAD_QUALITY"
@@ -26,34 +26,36 @@ class Code(StrEnum):
     SELECTOR_NOT_FOUND = "SELECTOR_NOT_FOUND"
     PAGE_TOO_LARGE = "PAGE_TOO_LARGE"
     PAGE_MISBEHAVES = "PAGE_MISBEHAVES"
-    # our own places
+    # our service
     BROWSER_CRASHED = "BROWSER_CRASHED"
 
 
-CODES: dict[Code, Known] = {
-    Code.BAD_SIZE: fatal(422, "The size is not one that can be taken."),
+CODES: dict[Code, CodeInfo] = {
+    Code.BAD_SIZE: fatal(422, "The size is out of range."),
     Code.BAD_FORMAT: fatal(422, "The format is not one of png, jpeg, webp and pdf."),
     Code.BAD_QUALITY: fatal(422, "The quality is a whole number from 1 to 100, for jpeg and webp only."),
-    Code.BAD_DELAY: fatal(422, "The delay is not one that can be waited for."),
-    Code.BAD_SELECTOR: fatal(422, "The selector is not one that can be looked for."),
-    # One line for every way to a place that is closed: which it was would tell what is there.
+    Code.BAD_DELAY: fatal(422, "The delay is out of range."),
+    Code.BAD_SELECTOR: fatal(422, "The selector cannot be used."),
+    # One message for every closed address: a more exact one would reveal which hosts exist inside our
+    # network.
     Code.TARGET_NOT_ALLOWED: fatal(
-        422, "The page leads to an address that is not open to it; give one that keeps to the public web."
+        422, "The page leads to an address that is not allowed; use one on the public web."
     ),
-    Code.NAVIGATION_TIMEOUT: passing(504, "The page took longer than a page may take."),
+    Code.NAVIGATION_TIMEOUT: passing(504, "The page took too long."),
     Code.CONNECTION_FAILED: passing(502, "The page could not be reached."),
     Code.BAD_CERTIFICATE: fatal(422, "The certificate of the page cannot be trusted."),
-    Code.NOT_A_PAGE: fatal(422, "The address leads to a download or to nothing that can be shown."),
-    Code.SELECTOR_NOT_FOUND: fatal(422, "Nothing that can be seen on the page matches the selector."),
-    Code.PAGE_TOO_LARGE: fatal(422, "The page is larger, or needs more memory, than a page may."),
-    Code.PAGE_MISBEHAVES: fatal(422, "The page opens dialogs, windows or other pages without end."),
-    Code.BROWSER_CRASHED: passing(503, "The browser was lost while it worked."),
+    Code.NOT_A_PAGE: fatal(422, "The address leads to a download, or to content that cannot be shown."),
+    Code.SELECTOR_NOT_FOUND: fatal(422, "Nothing visible on the page matches the selector."),
+    Code.PAGE_TOO_LARGE: fatal(422, "The page exceeds the limits on size or memory."),
+    Code.PAGE_MISBEHAVES: fatal(422, "The page keeps opening dialogs, windows or other pages."),
+    Code.BROWSER_CRASHED: passing(503, "The browser crashed."),
 }
 
-#: The codes that the request or the page causes: a name that does not resolve, a closed port, a page that takes too long …
+#: The codes caused by the request or the page, such as an unknown name, a closed port or a slow page.
 BY_CUSTOMER = frozenset(code.value for code in CODES if code is not Code.BROWSER_CRASHED)
 
 
 def message(code: Code, *, final: bool) -> str:
+    """Return the message of *code* for a failed picture if *final*, else for one that will be retried."""
     known = CODES[code]
     return known.final if final else known.trying

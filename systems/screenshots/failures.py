@@ -1,4 +1,4 @@
-"""What a failed picture is: a code, one line, and whether it is tried again."""
+"""The failure of a picture: its code, its message, and whether it is retried."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from systems.screenshots.codes import CODES, Code, message
 
 
 class ShotFailed(ValueError):
-    """No picture came of it. *detail* takes the place of the code's own line where it can be said more exactly.
+    """No picture could be taken. *detail* is a more exact message than the code's own.
 
     A `ValueError`, so that decoding an invalid `Shot` reports it as invalid, and not as an internal error.
     """
@@ -21,11 +21,12 @@ class ShotFailed(ValueError):
         return CODES[self.code].again
 
     def line(self, *, final: bool) -> str:
+        """Return the message: the *detail*, or else the code's own for this outcome."""
         return self.detail or message(self.code, final=final)
 
 
 def rule(error: BaseException) -> Retryable | Fatal | None:
-    """For a task's `rules`: what becomes of a job whose picture failed."""
+    """Classify a failed picture for a task's `rules`; None for any other error."""
     if not isinstance(error, ShotFailed):
         return None
     if error.again:

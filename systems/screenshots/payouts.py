@@ -1,8 +1,9 @@
-"""How many credits a broken promise is worth, so that no way of asking earns any (E76, docs/adr/0018-customers-pages.md).
+"""The compensation for broken promises, bounded so that no customer can earn credits (E76).
 
-An amount is decided once, under a lock, and stored before it is granted. It is the smallest of: what the tier promises, what
-is left of the job's price, what is left of the account's month, and what the account has spent so far beyond its earlier
-compensation. The last bound keeps an account from ever holding more credits than it was given.
+An amount is decided once, under a lock, and stored before it is granted. It is the smallest of: the amount
+that the tier promises, the rest of the job's price, the rest of the account's monthly limit, and what the
+account has spent beyond its earlier compensation. The last bound keeps an account from ever holding more
+credits than it was given. The reasons are in docs/adr/0018-customers-pages.md.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from holdfast import Holdfast, UsageError
+from holdfast.contrib.credits import Credits
 from systems.screenshots.records import Books
 
-# Held until the transaction ends: two who decide at once would each find the other's part of a bound unused.
+# Held until the transaction ends. Without it, two concurrent decisions would both use the same rest of a
+# bound.
 _LOCK = """INSERT INTO screenshots_mark (name, value) VALUES ('payouts', 1)
     ON CONFLICT (name) DO UPDATE SET value = screenshots_mark.value + 1"""
 _PAID = """SELECT coalesce(sum(CASE WHEN job_id = $2 THEN credits ELSE 0 END), 0),
@@ -27,13 +30,13 @@ class Claim(NamedTuple):
     job_id: str
     kind: str
     account: str
-    credits: int  #: what its tier promises for it
+    credits: int  #: that the tier promises for it
     price: int  #: of the job
-    most_per_month: int  #: of its tier
+    most_per_month: int  #: of the tier
 
 
 async def decide(app: Holdfast, books: Books, claim: Claim, now: float) -> int:
-    """Return the credits to pay for *claim*; the same number however often it is asked."""
+    """Return the credits to pay for *claim*. Further calls for the same claim return the same number."""
     month = datetime.fromtimestamp(now, UTC).strftime("%Y-%m")
     spent = await _spent(app, claim.account)  # before the lock: it only grows
     async with app.transaction() as connection:
@@ -47,14 +50,14 @@ async def decide(app: Holdfast, books: Books, claim: Claim, now: float) -> int:
         )
         if known:
             return int(known[0][0])
-        [(of_job, of_month, ever)] = await run(_PAID, claim.account, claim.job_id, month)
-        pays = max(
+        [(of_job, of_month, in_total)] = await run(_PAID, claim.account, claim.job_id, month)
+        amount = max(
             0,
             min(
                 claim.credits,
                 claim.price - int(of_job),
                 claim.most_per_month - int(of_month),
-                spent - int(ever),
+                spent - int(in_total),
             ),
         )
         await run(
@@ -63,13 +66,13 @@ async def decide(app: Holdfast, books: Books, claim: Claim, now: float) -> int:
             claim.kind,
             claim.account,
             month,
-            pays,
+            amount,
         )
-        return pays
+        return amount
 
 
 async def _spent(app: Holdfast, account: str) -> int:
     try:
-        return (await app.credits.account(account)).spent
-    except UsageError:  # it has no account, so it has paid for nothing
+        return (await Credits.of(app).account(account)).spent
+    except UsageError:  # there is no account, so nothing was paid
         return 0

@@ -1,4 +1,4 @@
-"""What can be asked for, and what comes of it."""
+"""The request for a picture, and the picture."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ LONGEST_SELECTOR = 500
 
 
 class Shot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A picture of a page. Its values were checked, except the *url*: the guard decides whether that may be opened.
+    """The request for a picture of a page. Raises `ShotFailed` for invalid values.
 
-    A pdf has sheets of *width* × *height*; without *full_page* only the first.
+    The *url* is not checked here; the guard decides whether it may be opened. A PDF has sheets of *width* ×
+    *height*, and only the first one without *full_page*.
     """
 
     url: str
     width: int = 1280
     height: int = 800
     format: Format = "png"
-    full_page: bool = False  #: down to its end, not only what the window shows
+    full_page: bool = False  #: capture the whole page, not only the visible part
     delay: float = 0.0  #: seconds between the page's load and the picture
-    selector: str | None = None  #: CSS; the first that is seen is the picture
-    quality: int | None = None  #: of jpeg and webp
+    selector: str | None = None  #: a CSS selector; the first visible match is captured
+    quality: int | None = None  #: for jpeg and webp only
 
     def __post_init__(self) -> None:
         if not _whole(self.width, LEAST_SIDE, MOST_WIDTH) or not _whole(self.height, LEAST_SIDE, MOST_HEIGHT):
             sides = (
                 f"a width from {LEAST_SIDE} to {MOST_WIDTH} and a height from {LEAST_SIDE} to {MOST_HEIGHT}"
             )
-            raise ShotFailed(Code.BAD_SIZE, f"The size cannot be taken; use {sides} pixels.")
+            raise ShotFailed(Code.BAD_SIZE, f"The size is out of range; use {sides} pixels.")
         if self.format not in FORMATS:
-            raise ShotFailed(Code.BAD_FORMAT, f"The format is not known; use one of {', '.join(FORMATS)}.")
+            raise ShotFailed(Code.BAD_FORMAT, f"The format is unknown; use one of {', '.join(FORMATS)}.")
         if self.quality is not None and (
             self.format not in ("jpeg", "webp") or not _whole(self.quality, 1, 100)
         ):
@@ -55,25 +56,27 @@ class Shot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             or not isinstance(self.delay, int | float)
             or not 0 <= self.delay <= MOST_DELAY_SECONDS
         ):
-            raise ShotFailed(Code.BAD_DELAY, f"The delay is from 0 to {MOST_DELAY_SECONDS:g} seconds.")
+            raise ShotFailed(
+                Code.BAD_DELAY, f"The delay is out of range; it is from 0 to {MOST_DELAY_SECONDS:g} seconds."
+            )
         if self.selector is not None and (
             self.format == "pdf" or not 1 <= len(self.selector) <= LONGEST_SELECTOR
         ):
             raise ShotFailed(
                 Code.BAD_SELECTOR,
-                f"A selector is CSS of 1 to {LONGEST_SELECTOR} characters, and not for a pdf.",
+                f"The selector cannot be used; it is CSS of 1 to {LONGEST_SELECTOR} characters, and not for a pdf.",
             )
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a shot."""
+    """The picture that was taken."""
 
     data: bytes
     format: Format
-    width: int  #: in pixels; of a pdf: of its sheets
+    width: int  #: in pixels; for a PDF, of its sheets
     height: int
-    url: str  #: where the page was in the end
-    status: int | None  #: of the page's HTTP answer; a page that says 404 is a page
+    url: str  #: the page's final URL
+    status: int | None  #: of the page's HTTP response; a 404 is a page like any other
 
     @property
     def media_type(self) -> str:

@@ -1,4 +1,4 @@
-"""The promises of one calendar month (UTC), by customer (E76): how many were due, how many were broken, what was paid."""
+"""The report on promises in a calendar month (UTC), by customer (E76): due, broken and compensated."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ _BROKEN = """SELECT account, tier, kind, count(*), sum(CASE WHEN compensated_at 
 
 
 class Month(NamedTuple):
+    """A calendar month (UTC)."""
+
     year: int
     month: int
 
     @classmethod
     def read(cls, text: str) -> Month | None:
-        """Return the month that is written like 2026-11; None for anything else."""
+        """Parse a month such as 2026-11; return None for any other text."""
         found = re.fullmatch(r"(20[0-9]{2})-(0[1-9]|1[0-2])", text, re.ASCII)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @classmethod
     def of(cls, at: datetime) -> Month:
+        """Return the month of a date."""
         return cls(at.year, at.month)
 
     def __str__(self) -> str:
@@ -33,27 +36,33 @@ class Month(NamedTuple):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Return its first moment and that of the next month, in seconds since the epoch."""
+        """The start of the month and of the next one, in seconds since the epoch."""
         following = Month(self.year + self.month // 12, self.month % 12 + 1)
         first, last = (datetime(one.year, one.month, 1, tzinfo=UTC).timestamp() for one in (self, following))
         return first, last
 
 
 async def report(books: Books, month: Month) -> dict[str, Any]:
-    """Return a line for each account and tier with promises that were due in *month*.
+    """Return an entry for each account and tier with promises that were due in *month*.
 
-    *due* counts pictures that are still on record; breaches are kept for ever.
+    `due` counts only pictures that retention has not removed; breaches are kept forever.
     """
-    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def line(account: str, tier: str) -> dict[str, Any]:
-        new = {"account": account, "tier": tier, "due": 0, "broken": {"SUCCESS": 0, "RETRY": 0}, "credits": 0}
-        return lines.setdefault((account, tier), new)
+    def entry(account: str, tier: str) -> dict[str, Any]:
+        empty = {
+            "account": account,
+            "tier": tier,
+            "due": 0,
+            "broken": {"SUCCESS": 0, "RETRY": 0},
+            "credits": 0,
+        }
+        return entries.setdefault((account, tier), empty)
 
     for account, tier, number in await books.run(_DUE, *month.span):
-        line(account, tier)["due"] = int(number)
+        entry(account, tier)["due"] = int(number)
     for account, tier, kind, number, paid in await books.run(_BROKEN, *month.span):
-        found = line(account, tier)
-        found["broken"][kind] = int(number)
-        found["credits"] += int(paid)
-    return {"month": str(month), "customers": [lines[key] for key in sorted(lines)]}
+        customer = entry(account, tier)
+        customer["broken"][kind] = int(number)
+        customer["credits"] += int(paid)
+    return {"month": str(month), "customers": [entries[key] for key in sorted(entries)]}

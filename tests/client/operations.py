@@ -38,7 +38,7 @@ def uses(client: Any, live: Live) -> list[Use]:
     hook = client.send(calls.create_webhook(url="http://127.0.0.1:9999/x")).id
     last = client.send(calls.create_webhook(url="http://127.0.0.1:9999/y")).id
     message = str(uuid4())
-    live.do(live.app.publish("orders", {"number": 7}, id=message))
+    live.do(live.app.outbox.publish("orders", {"number": 7}, id=message))
     new = {"task": "convert", "args": {"pdf": "a"}}
     return [
         Use("enqueue_job", given=new),
@@ -74,11 +74,13 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("close_breaker", ("gateway",)),
         Use("get_breaker", ("gateway",)),
         Use("list_schedules"),
+        Use("run_schedule", ("nightly",)),
         Use("pause_schedule", ("nightly",)),
         Use("resume_schedule", ("nightly",)),
         Use("forget_schedule", ("nightly",)),
         Use("list_owners"),
         Use("get_owner", ("uma",)),
+        Use("list_extensions"),
         Use("list_workers"),
         Use("get_workers_status"),
         Use("list_stuck_jobs", given={"limit": 5}),

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from holdfast.client import AsyncClient, Client, calls, errors
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.server.problems import CODES
+from tests.app.test_public_names import HEAVY, loaded_by
 from tests.client.conftest import Make
 from tests.client.world import WAIT, Live
-from tests.unit.test_public_names import HEAVY, loaded_by
 
 
 def dead(client: Any, **options: Any) -> str:
@@ -195,12 +198,39 @@ def test_both_clients_have_the_same_verbs() -> None:
     plain, other = (
         {
             name: [str(one) for one in inspect.signature(verb).parameters.values()]
-            for name, verb in vars(kind).items()
-            if inspect.isfunction(verb) and not name.startswith("_")
+            for name, verb in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
         }
         for kind in (Client, AsyncClient)
     )
     assert plain == other
+
+
+class Endless(httpx2.SyncByteStream):
+    """A stream of events that ends when it is closed."""
+
+    is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number in itertools.count(1):
+            yield f"id: {number}\nevent: complete\ndata: {{}}\n\n".encode()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_plain_client_works_inside_an_event_loop_and_a_closed_stream_closes_its_connection() -> None:
+    body = Endless()
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=body)
+
+    with Client("http://127.0.0.1:1", transport=httpx2.MockTransport(respond)) as client:
+        events: Any = client.events()
+        assert [next(events).id, next(events).id] == ["1", "2"]
+        assert not body.is_closed
+        events.close()
+        assert body.is_closed
 
 
 def test_every_code_of_the_api_has_an_error_of_its_own_kind() -> None:  # E69
@@ -247,7 +277,7 @@ def test_a_key_is_in_no_text_and_must_look_like_one() -> None:
 
 @pytest.mark.parametrize("bad", ["", ".", ".."])
 def test_what_is_no_id_is_refused_before_it_becomes_another_path(client: Any, bad: str) -> None:
-    with pytest.raises(UsageError, match="no id"):
+    with pytest.raises(UsageError, match="not an id"):
         client.job(bad)
 
 

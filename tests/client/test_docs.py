@@ -15,7 +15,7 @@ import pytest
 from tests.client.test_typescript import HOME, found_node
 from tests.client.world import Live
 from tests.conftest import installed
-from tests.unit.test_docs import Block, run
+from tests.project.test_docs import Block, run
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 SERVER = "http://127.0.0.1:8000"
@@ -69,7 +69,7 @@ async def test_the_site_of_the_page_answers_for_both(
     exec(code("mount-the-api.md", "python")[0], names)
     site, app = names["site"], names["app"]
     async with site.router.lifespan_context(site):
-        _, secret = await app.create_key("admin")
+        _, secret = await app.keys.create("admin")
         async with _asking(site) as client:
             job = (await client.post("/upload", params={"pdf": "a"})).json()["job"]
             assert (await client.get(f"/holdfast/api/v1/jobs/{job}")).status_code == 401
@@ -124,7 +124,7 @@ async def ask() -> None:
         print(page.status_code, page.text)
         job = {"task": "convert", "args": {"pdf": "a"}}
         print((await client.post("/holdfast/api/v1/jobs", json=job)).status_code)
-        _, secret = await app.create_key("owner", owner="alice")
+        _, secret = await app.keys.create("owner", owner="alice")
         client.headers["Authorization"] = f"Bearer {secret}"
         print((await client.post("/holdfast/api/v1/jobs", json=job)).status_code)
 

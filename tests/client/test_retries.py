@@ -28,7 +28,7 @@ def test_an_enqueue_whose_answer_was_lost_is_sent_again_and_done_once(make: Make
     owner, world = f"lost-{uuid4()}", Hurried()
     with live.doorman() as doorman:
         doorman.orders = [Doorman.LOSE, Doorman.LOSE]
-        client = make(doorman.url, surroundings=world)
+        client = make(doorman.url, environment=world)
         made = client.enqueue("convert", {"pdf": "a"}, owner=owner)
         assert [job.id for job in client.jobs(owner=owner)] == [made.id]
     assert len(doorman.seen) >= 3
@@ -41,7 +41,7 @@ def test_what_may_be_sent_again_is(make: Make, live: Live, trouble: Any) -> None
     world = Hurried()
     with live.doorman() as doorman:
         doorman.orders = [trouble]
-        client = make(doorman.url, surroundings=world)
+        client = make(doorman.url, environment=world)
         assert client.enqueue("convert", {"pdf": "a"}).state == "queued"
     [pause] = world.pauses
     asked = {BUSY: 7, AWAY: 1}.get(trouble, 0)
@@ -52,10 +52,10 @@ def test_what_may_be_sent_again_is(make: Make, live: Live, trouble: Any) -> None
 def test_what_may_have_been_done_and_has_no_name_is_not_sent_again(
     make: Make, live: Live, trouble: Any
 ) -> None:
-    one, other = [live.do(live.app.create_inbound_webhook()).id for _ in range(2)]
+    one, other = [live.do(live.app.webhooks.create_inbound()).id for _ in range(2)]
     with live.doorman() as doorman:
         doorman.orders = [trouble]
-        client = make(doorman.url, surroundings=Hurried())
+        client = make(doorman.url, environment=Hurried())
         with pytest.raises((Unreachable, Unavailable)):
             client.send(calls.remove_webhook(one))
         assert len(doorman.seen) == 1
@@ -67,7 +67,7 @@ def test_a_move_whose_answer_was_lost_is_sent_again_and_made_once(make: Make, li
     job = make().enqueue("convert", {"pdf": "a"}, run_at=datetime.now(UTC) + timedelta(hours=1))
     with live.doorman() as doorman:
         doorman.orders = [Doorman.LOSE, Doorman.LOSE]
-        client = make(doorman.url, surroundings=Hurried())
+        client = make(doorman.url, environment=Hurried())
         assert client.cancel(job.id).state == "cancelled"
         assert len(doorman.seen) == 3
     assert [event.kind for event in make().job_events(job.id)] == ["queued", "cancelled"]
@@ -79,10 +79,10 @@ def test_a_secret_whose_answer_was_lost_is_not_made_twice_nor_told_again(
     name = str(uuid4())
     with live.doorman() as doorman:
         doorman.orders = [Doorman.LOSE]
-        client = make(doorman.url, surroundings=Hurried())
-        with pytest.raises(errors.AnswerShownOnce) as told:
+        client = make(doorman.url, environment=Hurried())
+        with pytest.raises(errors.SecretShownOnce) as told:
             client.send(calls.create_key(role="viewer", name=name))
-    [made] = [key for key in live.do(live.app.keys()) if key.name == name]
+    [made] = [key for key in live.do(live.app.keys.list()) if key.name == name]
     assert told.value.facts["made"] == made.id
 
 
@@ -91,16 +91,16 @@ def test_what_is_still_being_carried_out_is_asked_for_again(make: Make, live: Li
     world = Hurried()
     with live.doorman() as doorman:
         doorman.orders = [in_flight, in_flight]
-        assert make(doorman.url, surroundings=world).enqueue("convert", {"pdf": "a"}).state == "queued"
+        assert make(doorman.url, environment=world).enqueue("convert", {"pdf": "a"}).state == "queued"
     assert all(1 <= pause <= 1.2 for pause in world.pauses)
     assert len(world.pauses) == 2
 
 
 def test_nobody_waits_for_ever_nor_longer_than_he_can(make: Make, live: Live) -> None:
-    world, patience = Hurried(), RequestRetries(tries=3)
+    world, retries = Hurried(), RequestRetries(tries=3)
     with live.doorman() as doorman:
         doorman.orders = [AWAY] * 9
-        client = make(doorman.url, surroundings=world, patience=patience)
+        client = make(doorman.url, environment=world, retries=retries)
         with pytest.raises(Unavailable) as away:
             client.queues()
         assert (len(doorman.seen), away.value.retry_after) == (3, 1)
@@ -113,7 +113,7 @@ def test_nobody_waits_for_ever_nor_longer_than_he_can(make: Make, live: Live) ->
 def test_a_server_that_is_not_there_is_told_in_one_line(make: Make) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
-        client = make(f"http://127.0.0.1:{taken.getsockname()[1]}", surroundings=Hurried(), key="hf_canary")
+        client = make(f"http://127.0.0.1:{taken.getsockname()[1]}", environment=Hurried(), key="hf_canary")
         with pytest.raises(Unreachable, match="check that it runs") as unreachable:
             client.cancel("x")
         with pytest.raises(Unreachable):
@@ -136,7 +136,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(make: Make) -> None:
 def test_an_answer_of_somebody_else_is_known_as_such(make: Make, live: Live, foreign: bytes) -> None:
     with live.doorman() as doorman:
         doorman.orders = [foreign, foreign]
-        client = make(doorman.url, surroundings=Hurried())
+        client = make(doorman.url, environment=Hurried())
         with pytest.raises(errors.BadAnswer):
             client.queues()
         with pytest.raises(errors.BadAnswer):
@@ -152,7 +152,7 @@ def test_a_stream_that_is_cut_again_and_again_misses_nothing_and_tells_nothing_t
     first = enqueuing.enqueue("convert", {"pdf": "0"}, owner=owner)
     after = next(iter(enqueuing.job_events(first.id))).id
     with live.doorman() as doorman:
-        stream = make(doorman.url, surroundings=Hurried()).events(after=after, owner=owner, kind="queued")
+        stream = make(doorman.url, environment=Hurried()).events(after=after, owner=owner, kind="queued")
         for number in range(1, 9):
             doorman.orders = [PROXY_LOST, Doorman.SHUT] if number == 4 else []
             live.cut(doorman)
@@ -163,10 +163,10 @@ def test_a_stream_that_is_cut_again_and_again_misses_nothing_and_tells_nothing_t
 
 
 def test_a_stream_that_the_server_will_not_give_any_more_is_an_error(make: Make, live: Live) -> None:
-    key, secret = live.do(live.app.create_key("viewer"))
+    key, secret = live.do(live.app.keys.create("viewer"))
     with live.doorman() as doorman:
         admin = make()
-        stream = make(doorman.url, key=secret, surroundings=Hurried()).events(after="0", kind="queued")
+        stream = make(doorman.url, key=secret, environment=Hurried()).events(after="0", kind="queued")
         admin.enqueue("convert", {"pdf": "a"})
         next(stream)
         admin.send(calls.revoke_key(key.id))
@@ -230,7 +230,7 @@ def test_what_was_cut_off_was_not_told_wherever_the_cut_was() -> None:
 
 def test_a_client_waits_no_longer_than_it_was_told(make: Make) -> None:
     world = Hurried()
-    client = make(surroundings=world)
+    client = make(environment=world)
     job = client.enqueue("convert", {"pdf": "a"}, delay="1h")
     with pytest.raises(TimeoutError, match="after 300ms"):
         client.wait(job.id, timeout="300ms")

@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import pytest
 
+from devservices.server import NotInstalled
 from holdfast.client import Client
 from tests.client.operations import uses
 from tests.client.test_retries import AWAY, BUSY, PROXY_LOST
 from tests.client.world import Doorman, Live
 from tests.conftest import installed
-from tests.services.postgres import NotInstalled
 
 HOME = Path(__file__).resolve().parents[2] / "clients" / "typescript"
 
@@ -96,7 +96,7 @@ def test_in_typescript_too_a_lost_answer_makes_no_second_job(node: str, live: Li
 def test_in_typescript_too_only_what_is_safe_is_sent_again(
     node: str, live: Live, trouble: Any, named: bool, done: bool
 ) -> None:
-    webhook = live.do(live.app.create_inbound_webhook())
+    webhook = live.do(live.app.webhooks.create_inbound())
     with live.doorman() as doorman:
         doorman.orders = [trouble]
         [told] = play(node, live, "trouble", url=doorman.url, named=named, webhook=webhook.id)

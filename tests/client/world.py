@@ -49,7 +49,7 @@ class Live:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
 
     def new_key(self, role: str, owner: str | None = None) -> str:
-        return self.do(self.app.create_key(role, owner=owner))[1]
+        return self.do(self.app.keys.create(role, owner=owner))[1]
 
     @contextmanager
     def doorman(self) -> Iterator[Doorman]:
@@ -74,7 +74,7 @@ def living(folder: Path) -> Iterator[Live]:
         with listen("127.0.0.1", 0) as listening:
             async with app, served(app, listening, "127.0.0.1", rate=None):
                 working = asyncio.create_task(app.run_worker(concurrency=4))
-                _, secret = await app.create_key("admin", name="tests")
+                _, secret = await app.keys.create("admin", name="tests")
                 port = listening.getsockname()[1]
                 ready.append(Live(app, asyncio.get_running_loop(), address_of(listening), port, secret))
                 up.set()

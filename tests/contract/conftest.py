@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from holdfast.domain.duration import Duration, duration
-from holdfast.engine.ports import Clock, Store
+from devservices.pgbouncer import PgBouncer
+from devservices.postgres import Postgres
+from holdfast.engine.ports import Store
+from holdfast.jobs.machine import Clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
+from holdfast.values.duration import Duration, duration
 from holdfast.wiring import SystemClock, SystemThreads
 from tests.conftest import installed
 from tests.contract.world import World
-from tests.services.databases import emptied_database, new_file
-from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import Postgres
+from tests.databases import new_database, new_file
 
 STORES = ("memory", "sqlite", "postgres", "pooled")
 ON_POSTGRES = {"postgres", "postgres18", "pooled"}
@@ -55,7 +55,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         clock.advance(by)
 
     yield World(store, clock, advance)
-    assert await store.violations() == []
+    assert await store.queries.violations() == []
     await store.close()
 
 
@@ -71,26 +71,19 @@ def one_session(postgres18: Postgres) -> Iterator[PgBouncer]:
 async def on_postgres(server: Postgres, pooler: PgBouncer | None = None) -> AsyncIterator[World]:
     from holdfast.stores.postgres import PostgresStore
 
-    with emptied_database(server, pooled=pooler is not None) as url:
+    with new_database(server) as url:
         way = url if pooler is None else f"{pooler.route(url)}?prepare=off"
         clock: Clock = SystemClock()
         store = PostgresStore(way, clock, SystemThreads())
         await store.open()
 
-        moved = timedelta()
-
         async def advance(by: Duration) -> None:
-            nonlocal moved
-            moved += duration(by)
             await store.shift_clock(duration(by))
 
         try:
             yield World(store, clock, advance)
-            assert await store.violations() == []
+            assert await store.queries.violations() == []
         finally:
-            if moved:  # a pooler lends the same session to the next test
-                await store.shift_clock(-moved)
-                await store.now()
             await store.close()
 
 

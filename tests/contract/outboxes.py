@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import count
 
-from holdfast.domain.outbox import Message, MessageState, NewMessage, Taken
-from holdfast.engine.outbox_store import PutOff
 from holdfast.engine.ports import Store
+from holdfast.outbox.model import Message, MessageState, NewMessage, Taken
+from holdfast.outbox.port import PutOff
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.wiring import SystemThreads
 from tests.contract.world import World
@@ -30,13 +30,13 @@ async def publish(store: Store, *names: str, topic: str = TOPIC) -> None:
     """`a1` is the first of key a; a name without a letter has no key."""
     for name in names:
         key = name[0] if name[0].isalpha() else None
-        await store.publish([a_message(name, key=key, topic=topic)])
+        await store.outbox.publish([a_message(name, key=key, topic=topic)])
 
 
 async def take(
     store: Store, limit: int = 50, *, strict: bool = False, topic: str = TOPIC, span: timedelta = SPAN
 ) -> list[Taken]:
-    return await store.take_messages({topic: strict}, limit, span)
+    return await store.outbox.take({topic: strict}, limit, span)
 
 
 def names(taken: Sequence[Taken]) -> list[str]:
@@ -49,8 +49,7 @@ def put_off(*taken: Taken, seconds: float | None, error: str = "refused", tried:
 
 
 async def of(store: Store, message_id: str) -> Message:
-    found = await store.message(message_id)
-    assert found is not None
+    [found] = await store.outbox.messages(message_id=message_id)
     return found
 
 
@@ -63,7 +62,7 @@ async def drain(store: Store, limit: int = 50, *, strict: bool = False) -> list[
     gone: list[str] = []
     while taken := await take(store, limit, strict=strict):
         gone += names(taken)
-        assert await store.messages_delivered(taken) == len(taken)
+        assert await store.outbox.delivered(taken) == len(taken)
     return gone
 
 

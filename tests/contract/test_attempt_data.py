@@ -7,13 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import Claimed, JobId, Lease, Settlement
-from holdfast.domain.moves import State
-from holdfast.domain.tracebacks import Traceback
-from holdfast.domain.verdict import Bury, RetryAfter, Verdict
 from holdfast.engine.artifacts import MARK
-from holdfast.engine.ports import Reclaim, Retention, SettlementStatus
+from holdfast.engine.ports import Reclaim, SettlementStatus
 from holdfast.errors import LeaseLost
+from holdfast.jobs.job import Claimed, JobId, Lease, Settlement
+from holdfast.jobs.moves import State
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.tracebacks import Traceback
+from holdfast.jobs.verdict import Bury, RetryAfter, Verdict
 from tests.contract.world import MINUTE, World, bury, done, release, retry
 
 SAID = ("12:00 INFO mail: connecting", 'it said "ü" \\ {"a": 1}')
@@ -31,7 +32,7 @@ async def put(world: World, lease: Lease, name: str | None = None) -> str:
 
 
 async def references(world: World, job_id: JobId) -> list[str]:
-    return [artifact.reference for artifact in await world.store.artifacts(job_id)]
+    return [artifact.reference for artifact in await world.store.queries.artifacts(job_id)]
 
 
 # -- logs ---------------------------------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ async def test_what_was_said_is_kept_with_its_own_attempt(world: World) -> None:
     await settle_saying(world, await world.claim_one(), retry(), *SAID)
     await settle_saying(world, await world.claim_one(), retry())
     await settle_saying(world, await world.claim_one(), bury(), "at last")
-    attempts = await world.store.attempts(job_id)
+    attempts = await world.store.queries.attempts(job_id)
     assert [attempt.logs for attempt in attempts] == [SAID, (), ("at last",)]
     assert [attempt.outcome for attempt in attempts] == ["retry", "retry", "failed"]
 
@@ -49,7 +50,7 @@ async def test_what_was_said_is_kept_with_its_own_attempt(world: World) -> None:
 async def test_an_attempt_that_did_not_fail_may_keep_them_too(world: World, verdict: Verdict) -> None:  # E42
     job_id = await world.enqueue()
     assert await settle_saying(world, await world.claim_one(), verdict, *SAID) is SettlementStatus.APPLIED
-    [attempt] = await world.store.attempts(job_id)
+    [attempt] = await world.store.queries.attempts(job_id)
     assert attempt.logs == SAID
 
 
@@ -58,7 +59,7 @@ async def test_logs_that_are_sent_again_are_kept_once(world: World) -> None:  # 
     claimed = await world.claim_one()
     assert await settle_saying(world, claimed, retry(), *SAID) is SettlementStatus.APPLIED
     assert await settle_saying(world, claimed, retry(), "something else") is SettlementStatus.REPEATED
-    [attempt] = await world.store.attempts(job_id)
+    [attempt] = await world.store.queries.attempts(job_id)
     assert attempt.logs == SAID
 
 
@@ -69,7 +70,7 @@ async def test_a_group_keeps_the_logs_of_those_that_have_some(world: World) -> N
     settlements = [Settlement(c.lease, retry(), 1, logs=said.get(c.lease.job_id, ())) for c in claimed]
     assert await world.store.settle(settlements) == [SettlementStatus.APPLIED] * 4
     for job_id in ids:
-        [attempt] = await world.store.attempts(job_id)
+        [attempt] = await world.store.queries.attempts(job_id)
         assert attempt.logs == said.get(job_id, ())
 
 
@@ -79,7 +80,7 @@ async def test_logs_of_a_job_that_is_gone_are_dropped(world: World) -> None:  # 
     await world.settle(claimed, done())
     await world.store.purge(None, Retention(jobs=timedelta()), 100)
     assert await settle_saying(world, claimed, done(), *SAID) is SettlementStatus.STALE
-    assert await world.store.attempts(claimed.lease.job_id) == []
+    assert await world.store.queries.attempts(claimed.lease.job_id) == []
 
 
 # -- results outside ------------------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ async def test_a_row_shows_where_its_result_is(world: World) -> None:  # E3a E42
     assert await world.settle(claimed, done(MARK + reference)) is SettlementStatus.APPLIED
     row = await world.row(job_id)
     assert (row.state, row.result, row.artifact) == (State.COMPLETE, None, reference)
-    [artifact] = await world.store.artifacts(job_id)
+    [artifact] = await world.store.queries.artifacts(job_id)
     assert (artifact.reference, artifact.name, artifact.bytes) == (reference, None, 2_000_000)
     assert (artifact.job_id, artifact.epoch) == claimed.lease
 
@@ -111,7 +112,7 @@ async def test_a_late_result_shows_where_it_is(world: World) -> None:  # E35 E42
     assert await world.store.time_out(10) == [job_id]
     reference = await put(world, claimed.lease)  # the deadline does not make it homeless
     assert await world.settle(claimed, done(MARK + reference)) is SettlementStatus.LATE
-    [late] = await world.store.late_results(job_id)
+    [late] = await world.store.queries.late_results(job_id)
     assert (late.result, late.artifact) == (None, reference)
     assert (await world.row(job_id)).artifact is None
 
@@ -122,7 +123,7 @@ async def test_an_artifact_is_noted_once_however_often_it_is_sent(world: World) 
     assert await put(world, claimed.lease) == await put(world, claimed.lease)
     files = [await put(world, claimed.lease, name) for name in ("b.xml", "a.xml")]
     assert set(await references(world, job_id)) == {f"{job_id}/{claimed.lease.epoch}.json", *files}
-    assert [a.name for a in await world.store.artifacts(job_id) if a.name] == ["a.xml", "b.xml"]
+    assert [a.name for a in await world.store.queries.artifacts(job_id) if a.name] == ["a.xml", "b.xml"]
 
 
 async def test_a_replaced_worker_can_note_no_artifact(world: World) -> None:  # E4 E42
@@ -192,8 +193,8 @@ async def test_a_finished_job_is_purged_after_its_artifacts_with_its_logs(world:
     assert due.name == "page.png"
     await world.store.forget_artifacts([due])
     assert await world.store.purge(None, keep, 10) == 1
-    assert await world.store.job(job_id) is None
-    assert await world.store.attempts(job_id) == []
+    assert await world.store.queries.job(job_id) is None
+    assert await world.store.queries.attempts(job_id) == []
     assert await references(world, job_id) == []
 
 
@@ -224,7 +225,7 @@ async def test_an_attempt_says_where_it_failed(world: World) -> None:  # E42
     await world.settle(await world.claim_one(), raised(retry(), WHERE))
     await world.settle(await world.claim_one(), retry())
     await world.settle(await world.claim_one(), raised(bury(), ELSEWHERE))
-    attempts = await world.store.attempts(job_id)
+    attempts = await world.store.queries.attempts(job_id)
     assert [a.failure.traceback if a.failure else None for a in attempts] == [WHERE, None, ELSEWHERE]
     assert [a.traceback for a in attempts] == [f"{WHERE.text}: no van", None, ELSEWHERE.text]
 
@@ -235,7 +236,7 @@ async def test_those_that_fail_in_a_group_share_their_traceback(world: World) ->
     verdicts = (raised(retry(), ELSEWHERE), done(), raised(bury(), WHERE), raised(retry(), WHERE))
     settlements = [Settlement(c.lease, v, 1) for c, v in zip(claimed, verdicts, strict=True)]
     assert await world.store.settle(settlements) == [SettlementStatus.APPLIED] * 4
-    found = [(await world.store.attempts(job_id))[0].failure for job_id in ids]
+    found = [(await world.store.queries.attempts(job_id))[0].failure for job_id in ids]
     assert [f.traceback.text if f and f.traceback else None for f in found] == [
         ELSEWHERE.text,
         None,
@@ -253,8 +254,8 @@ async def test_a_traceback_is_kept_as_long_as_an_attempt_refers_to_it(world: Wor
     keep = Retention(jobs=timedelta(hours=1))
     while await world.store.purge(None, keep, 10):
         pass
-    assert await world.store.job(first) is None
-    [attempt] = await world.store.attempts(second)
+    assert await world.store.queries.job(first) is None
+    [attempt] = await world.store.queries.attempts(second)
     assert attempt.failure is not None
     assert attempt.failure.traceback == WHERE
     # One that went is written again by the next failure of its kind, though this process has written it before.
@@ -263,5 +264,5 @@ async def test_a_traceback_is_kept_as_long_as_an_attempt_refers_to_it(world: Wor
         pass
     third = await world.enqueue()
     await world.settle(await world.claim_one(), raised(bury(), WHERE))
-    [attempt] = await world.store.attempts(third)
+    [attempt] = await world.store.queries.attempts(third)
     assert attempt.traceback == f"{WHERE.text}: no van"

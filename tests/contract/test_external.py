@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.domain.job import JobId, Lease, Settlement
-from holdfast.domain.moves import Kind, State
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.moves import Kind, State
 from tests.contract.world import MINUTE, World, bury, done
 
 
@@ -29,7 +29,7 @@ async def test_one_job_is_claimed_by_its_id_ahead_of_its_line(world: World) -> N
     assert await world.store.claim_job(session, second, 1) is None  # it does not wait any more
     assert (await world.row(second)).state is State.PROCESSING
     assert await world.kinds(second) == ["queued", "processing"]
-    [attempt] = await world.store.attempts(second)
+    [attempt] = await world.store.queries.attempts(second)
     assert attempt.worker == "celery@one"
     assert (await world.claim_one()).lease.job_id == first
     assert await world.store.settle([Settlement(claimed.lease, done("1"), 1)]) == [SettlementStatus.APPLIED]
@@ -76,7 +76,7 @@ async def test_what_comes_late_for_a_job_that_never_ran_is_kept_once(world: Worl
         SettlementStatus.LATE,
         SettlementStatus.LATE,
     ]
-    [kept] = await world.store.late_results(job_id)
+    [kept] = await world.store.queries.late_results(job_id)
     assert (kept.epoch, kept.reason, kept.outcome, kept.result) == (-1, "timed_out", "complete", "late")
     row = await world.row(job_id)
     assert (row.state, row.error_code) == (State.FAILED, "TIMEOUT")
@@ -90,7 +90,7 @@ async def test_what_comes_late_for_one_that_ran_is_kept_under_its_lease(world: W
     await world.store.cancel(job_id, "ann", "")
     assert await world.store.settle([Settlement(lease, done('"late"'), 1)]) == [SettlementStatus.LATE]
     assert await late(world, job_id) is SettlementStatus.LATE
-    [kept] = await world.store.late_results(job_id)
+    [kept] = await world.store.queries.late_results(job_id)
     assert (kept.epoch, kept.reason) == (lease.epoch, "cancelled")
 
 
@@ -102,7 +102,7 @@ async def test_each_generation_keeps_a_late_result_of_its_own(world: World) -> N
         assert await late(world, job_id, generation) is SettlementStatus.LATE
         if generation == 1:
             await world.store.retry(job_id, "ann", kind=Kind.manual_retry)
-    assert {kept.epoch for kept in await world.store.late_results(job_id)} == {-1, -2}
+    assert {kept.epoch for kept in await world.store.queries.late_results(job_id)} == {-1, -2}
 
 
 async def test_what_comes_again_after_the_end_changes_nothing(world: World) -> None:  # E5
@@ -112,7 +112,7 @@ async def test_what_comes_again_after_the_end_changes_nothing(world: World) -> N
     assert await late(world, job_id) is SettlementStatus.REPEATED
     assert await world.kinds(job_id) == before
     assert (await world.row(job_id)).result == 1
-    assert await world.store.late_results(job_id) == []
+    assert await world.store.queries.late_results(job_id) == []
 
 
 async def test_what_comes_for_another_generation_is_on_record_and_changes_nothing(world: World) -> None:  # E5
@@ -125,7 +125,7 @@ async def test_what_comes_for_another_generation_is_on_record_and_changes_nothin
     assert (await world.row(job_id)).state == before.state
     [told] = [
         event
-        for event in await world.store.events(after=0, limit=100, job_id=job_id)
+        for event in await world.store.queries.events(after=0, limit=100, job_id=job_id)
         if event.kind == "stale_write"
     ]
     assert told.meta == {"name": "generation 1", "by": "celery@one", "generation": 1}

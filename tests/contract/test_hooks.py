@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, JobFilter, JobId, JobSpec, Lease, NewJob, Settlement
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Complete, Release, RetryAfter, Verdict
-from holdfast.engine.ports import MoveNotice, Reclaim, Retention, Transaction
+from holdfast.engine.ports import MoveNotice, Reclaim, Transaction
 from holdfast.errors import LeaseLost
+from holdfast.jobs.job import DeadLetterFilter, JobFilter, JobId, JobSpec, Lease, NewJob, Settlement
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Complete, Release, RetryAfter, Verdict
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, bury, done, failed, release, retry
 
@@ -67,7 +68,7 @@ WORKER = {"worker": "?"}
 
 async def is_on_record(world: World, told: Sequence[MoveNotice]) -> None:
     """The events say what the hooks were told."""
-    events = await world.store.events(after=0, limit=100)
+    events = await world.store.queries.events(after=0, limit=100)
     assert [(e.kind, e.job_id, e.epoch, e.attempt, e.meta) for e in events] == [
         (m.kind.name, m.job_id, m.epoch, m.attempt, m.meta) for m in told
     ]
@@ -185,7 +186,7 @@ async def test_a_completion_says_what_the_service_behind_it_answered(world: Worl
     await world.store.settle([Settlement(one.lease, end, 1, SPENT) for one, end in ends])
     async with world.store.transaction() as connection:
         await world.store.complete_in(connection, claimed[2].lease, third, SPENT)
-    events = await world.store.events(after=0, limit=100)
+    events = await world.store.queries.events(after=0, limit=100)
     seen = {event.job_id: event.meta for event in events if event.kind == "complete"}
     assert seen == {
         job_id: {"duration_ms": 1500} | ({"gateway_http_status": status} if status else {})
@@ -247,14 +248,14 @@ async def one_is_done(world: World) -> None:
 
 
 async def held(world: World) -> list[Any]:
-    [row] = (await world.store.jobs(JobFilter(), after=None, limit=2)).rows
-    [attempt] = await world.store.attempts(row.id)
+    [row] = (await world.store.queries.jobs(JobFilter(), after=None, limit=2)).rows
+    [attempt] = await world.store.queries.attempts(row.id)
 
     return [Lease(row.id, attempt.epoch)]
 
 
 async def only(world: World) -> JobId:
-    [row] = (await world.store.jobs(JobFilter(), after=None, limit=2)).rows
+    [row] = (await world.store.queries.jobs(JobFilter(), after=None, limit=2)).rows
     return row.id
 
 
@@ -332,17 +333,17 @@ MOVES: dict[str, tuple[Callable[[World], Awaitable[None]], Callable[[World], Awa
 async def everything(world: World) -> list[Any]:
     """All that can be seen of the store."""
     store = world.store
-    rows = (await store.jobs(JobFilter(), after=None, limit=10)).rows
+    rows = (await store.queries.jobs(JobFilter(), after=None, limit=10)).rows
     return [
         rows,
-        [await store.attempts(row.id) for row in rows],
-        [await store.steps(row.id) for row in rows],
-        [await store.late_results(row.id) for row in rows],
-        await store.events(after=0, limit=100),
-        await store.dead_letters(DeadLetterFilter(), after=None, limit=10),
-        await store.counts(),
-        await store.lanes(),
-        await store.depths(),
+        [await store.queries.attempts(row.id) for row in rows],
+        [await store.queries.steps(row.id) for row in rows],
+        [await store.queries.late_results(row.id) for row in rows],
+        await store.queries.events(after=0, limit=100),
+        await store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10),
+        await store.queries.counts(),
+        await store.lanes.all(),
+        await store.lanes.depths(),
     ]
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.concurrency_keys import owner_key
-from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob
-from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import Place
 from holdfast.engine.ports import Reclaim
+from holdfast.jobs.concurrency_keys import owner_key
+from holdfast.jobs.job import Claimed, JobId, JobSpec, Lane, NewJob
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.queue_position import Place
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, done, release, retry
 
@@ -170,11 +170,11 @@ async def test_a_key_of_ours_is_nobodys_to_see(world: World) -> None:  # E3a E26
 async def test_a_job_whose_key_is_used_up_says_so(world: World) -> None:  # E26 E28
     first, second, third = await enqueue(world, 3)
     await world.claim(limit=1)
-    waiting = await world.store.queue_position(second)
+    waiting = await world.store.queries.queue_position(second)
     assert waiting is not None
     assert (waiting.place, waiting.holder) == (Place.LINE, None)
     await world.claim(limit=1)
-    full = await world.store.queue_position(third)
+    full = await world.store.queries.queue_position(third)
     assert full is not None
     assert full.place is Place.KEY
     assert full.holder in (first, second)

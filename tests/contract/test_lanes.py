@@ -7,12 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.breaker import Breaker, BreakerState, Trial
-from holdfast.domain.job import JobId, Lane
-from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
-from holdfast.domain.moves import Kind
 from holdfast.engine.lane_store import Cap, Charge, DependencyReport
 from holdfast.engine.ports import Reclaim
+from holdfast.engine.tables import ticks as schedule_ticks
+from holdfast.engine.tables.dependencies import dependency_states, swap_breaker
+from holdfast.engine.tables.holds import end_pause, holds_in_force
+from holdfast.engine.tables.usage import quota_use
+from holdfast.jobs.job import JobId, Lane
+from holdfast.jobs.lanes import Cause, Dependency, Scope, ScopeKind
+from holdfast.jobs.moves import Kind
+from holdfast.resilience.breaker import Breaker, BreakerState, Trial
 from tests.contract.world import LANE, MINUTE, World, done, release, retry
 
 GATEWAY = Dependency("gateway")
@@ -23,7 +27,7 @@ QUEUE = Scope(ScopeKind.QUEUE, "default")
 
 
 async def pause(world: World, scope: Scope = QUEUE, span: timedelta | None = None) -> None:
-    await world.store.hold(scope, Cause.PAUSE, span=span, reason="deploy", by="ann")
+    await world.store.lanes.hold(scope, Cause.PAUSE, span=span, reason="deploy", by="ann")
 
 
 async def ids(world: World, lane: Lane, limit: int = 10) -> list[JobId]:
@@ -51,7 +55,7 @@ async def test_what_a_scope_covers_is_passed_by_and_not_touched(
     assert [c.lease.job_id for c in claimed] == [other]
     assert await world.row(held) == before
     assert await world.kinds(held) == ["queued"]
-    assert await world.store.resume(scope, Cause.PAUSE, by="ann")
+    assert await end_pause(world.store, scope, by="ann")
     assert await ids(world, CALLS) == [held]
 
 
@@ -59,31 +63,31 @@ async def test_a_pause_ends_by_itself_when_its_time_is_up(world: World) -> None:
     job_id = await world.enqueue()
     await pause(world, span=MINUTE)
     assert await ids(world, LANE) == []
-    [held] = await world.store.holds()
+    [held] = await holds_in_force(world.store)
     assert held.until is not None
     assert (held.scope, held.cause, held.reason, held.by) == (QUEUE, Cause.PAUSE, "deploy", "ann")
     assert held.until - held.at == MINUTE
     await world.advance("61s")
-    assert await world.store.holds() == []
+    assert await holds_in_force(world.store) == []
     assert await ids(world, LANE) == [job_id]
 
 
 async def test_a_second_pause_replaces_the_first(world: World) -> None:  # E27
     await pause(world)
     await pause(world, span=MINUTE)
-    [held] = await world.store.holds()
+    [held] = await holds_in_force(world.store)
     assert held.until is not None
-    assert await world.store.resume(QUEUE, Cause.PAUSE, by="bob")
-    assert not await world.store.resume(QUEUE, Cause.PAUSE, by="bob")
-    assert await world.store.holds() == []
+    assert await end_pause(world.store, QUEUE, by="bob")
+    assert not await end_pause(world.store, QUEUE, by="bob")
+    assert await holds_in_force(world.store) == []
 
 
 async def test_a_second_retry_after_can_only_lengthen_the_hold(world: World) -> None:  # E12
     scope = Scope(ScopeKind.DEPENDENCY, "gateway")
     for seconds in (30, 60, 10):
         span = timedelta(seconds=seconds)
-        await world.store.hold(scope, Cause.RETRY_AFTER, span=span, reason="429", by="worker")
-    [held] = await world.store.holds()
+        await world.store.lanes.hold(scope, Cause.RETRY_AFTER, span=span, reason="429", by="worker")
+    [held] = await holds_in_force(world.store)
     assert held.until is not None
     assert timedelta(seconds=31) < held.until - await world.store.now() <= MINUTE
 
@@ -91,9 +95,9 @@ async def test_a_second_retry_after_can_only_lengthen_the_hold(world: World) -> 
 async def test_a_pause_and_a_retry_after_do_not_undo_each_other(world: World) -> None:  # E12 E27
     scope = Scope(ScopeKind.DEPENDENCY, "gateway")
     job_id = await world.enqueue(lane=CALLS)
-    await world.store.hold(scope, Cause.RETRY_AFTER, span=MINUTE, reason="429", by="worker")
+    await world.store.lanes.hold(scope, Cause.RETRY_AFTER, span=MINUTE, reason="429", by="worker")
     await pause(world, scope)
-    await world.store.resume(scope, Cause.PAUSE, by="ann")
+    await end_pause(world.store, scope, by="ann")
     assert await ids(world, CALLS) == []
     await world.advance("61s")
     assert await ids(world, CALLS) == [job_id]
@@ -108,17 +112,17 @@ async def test_a_dependency_held_by_name_holds_all_its_shards_and_a_shard_only_i
     both = await world.store.claim(await world.session(), [EUROPE, ASIA], 10)
     assert [c.lease.job_id for c in both] == [asia]
     await world.settle(both[0], release())
-    await world.store.resume(scope, Cause.PAUSE, by="ann")
+    await end_pause(world.store, scope, by="ann")
     await pause(world, Scope(ScopeKind.DEPENDENCY, "gateway"))
     assert await world.store.claim(await world.session(), [EUROPE, ASIA], 10) == []
     assert (await world.row(europe)).attempt == 0
 
 
 async def test_pauses_of_people_are_events_of_no_job(world: World) -> None:  # E27 E60
-    after = await world.store.newest_event()
+    after = await world.store.queries.newest_event()
     await pause(world, span=MINUTE)
-    await world.store.resume(QUEUE, Cause.PAUSE, by="bob")
-    events = await world.store.events(after=after, limit=10)
+    await end_pause(world.store, QUEUE, by="bob")
+    events = await world.store.queries.events(after=after, limit=10)
     assert [(event.kind, event.job_id) for event in events] == [("paused", ""), ("resumed", "")]
     assert events[0].meta["scope"] == "queue default"
     assert (events[0].meta["by"], events[0].meta["reason"]) == ("ann", "deploy")
@@ -130,7 +134,7 @@ async def test_deferred_jobs_of_a_held_lane_wait_too(world: World) -> None:  # E
     await pause(world)
     await world.advance("2m")
     assert await ids(world, LANE) == []
-    await world.store.resume(QUEUE, Cause.PAUSE, by="ann")
+    await end_pause(world.store, QUEUE, by="ann")
     assert len(await ids(world, LANE)) == 1
 
 
@@ -145,14 +149,14 @@ async def test_an_open_breaker_holds_its_lanes_and_a_trial_passes_it(world: Worl
     held, other = await world.enqueue(lane=CALLS), await world.enqueue()
     now = await world.store.now()
     opened = Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE)
-    assert await world.store.swap_breaker(
-        GATEWAY, opened, holds=True, kind=Kind.breaker_opened, meta={"votes": 2}
+    assert await swap_breaker(
+        world.store, GATEWAY, opened, holds=True, kind=Kind.breaker_opened, meta={"votes": 2}
     )
     session = await world.session()
     assert [c.lease.job_id for c in await world.store.claim(session, [CALLS, LANE], 10)] == [other]
     trial = await world.store.claim(session, [CALLS], 1, trial=True)
     assert [c.lease.job_id for c in trial] == [held]
-    [told] = [e for e in await world.store.events(after=0, limit=100) if e.kind == "breaker_opened"]
+    [told] = [e for e in await world.store.queries.events(after=0, limit=100) if e.kind == "breaker_opened"]
     assert (told.job_id, told.meta["dependency"], told.meta["votes"]) == ("", "gateway", 2)
 
 
@@ -165,8 +169,8 @@ async def test_a_trial_does_not_pass_a_pause(world: World) -> None:  # E27
 async def test_a_breaker_that_does_not_hold_lets_its_lanes_be_claimed(world: World) -> None:  # E21
     job_id = await world.enqueue(lane=CALLS)
     now = await world.store.now()
-    assert await world.store.swap_breaker(
-        GATEWAY, Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE), holds=False
+    assert await swap_breaker(
+        world.store, GATEWAY, Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE), holds=False
     )
     assert await ids(world, CALLS) == [job_id]
 
@@ -174,20 +178,20 @@ async def test_a_breaker_that_does_not_hold_lets_its_lanes_be_claimed(world: Wor
 async def test_a_breaker_is_swapped_only_from_the_version_before(world: World) -> None:  # E20
     now = await world.store.now()
     first = Breaker(BreakerState.OPEN, 1, now, now, now + MINUTE, 2)
-    assert await world.store.swap_breaker(GATEWAY, first, holds=True)
-    assert not await world.store.swap_breaker(GATEWAY, first, holds=True)
+    assert await swap_breaker(world.store, GATEWAY, first, holds=True)
+    assert not await swap_breaker(world.store, GATEWAY, first, holds=True)
     trials = (Trial("w1", now + MINUTE), Trial(), Trial("w2", now, True))
     second = replace(first, state=BreakerState.HALF_OPEN, version=2, trials=trials)
-    assert await world.store.swap_breaker(GATEWAY, second, holds=True)
-    assert not await world.store.swap_breaker(GATEWAY, replace(first, version=2), holds=False)
-    [state_of_dependency] = await world.store.dependency_states()
+    assert await swap_breaker(world.store, GATEWAY, second, holds=True)
+    assert not await swap_breaker(world.store, GATEWAY, replace(first, version=2), holds=False)
+    [state_of_dependency] = await dependency_states(world.store)
     assert (state_of_dependency.dependency, state_of_dependency.breaker) == (GATEWAY, second)
 
 
 async def test_reports_become_one_outlook(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
-    await world.store.report(one, [seen(vote=True)])
-    [state_of_dependency] = await world.store.report(two, [seen()])
+    await world.store.lanes.report(one, [seen(vote=True)])
+    [state_of_dependency] = await world.store.lanes.report(two, [seen()])
     assert (
         state_of_dependency.votes,
         state_of_dependency.callers,
@@ -200,35 +204,35 @@ async def test_reports_become_one_outlook(world: World) -> None:  # E20
         0.25,
     )
     assert state_of_dependency.breaker == Breaker()
-    [state_of_dependency] = await world.store.report(two, [seen(vote=True)])
+    [state_of_dependency] = await world.store.lanes.report(two, [seen(vote=True)])
     assert state_of_dependency.votes == 2
 
 
 async def test_a_vote_about_an_earlier_version_does_not_count(world: World) -> None:  # E20
     session, now = await world.session(), await world.store.now()
-    await world.store.swap_breaker(GATEWAY, Breaker(BreakerState.CLOSED, 1, now), holds=False)
-    [state_of_dependency] = await world.store.report(session, [seen(vote=True)])
+    await swap_breaker(world.store, GATEWAY, Breaker(BreakerState.CLOSED, 1, now), holds=False)
+    [state_of_dependency] = await world.store.lanes.report(session, [seen(vote=True)])
     assert (state_of_dependency.votes, state_of_dependency.callers) == (0, 1)
-    [state_of_dependency] = await world.store.report(session, [seen(vote=True, version=1)])
+    [state_of_dependency] = await world.store.lanes.report(session, [seen(vote=True, version=1)])
     assert state_of_dependency.votes == 1
 
 
 async def test_a_report_that_is_not_renewed_stops_counting(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
-    await world.store.report(one, [seen(vote=True)])
+    await world.store.lanes.report(one, [seen(vote=True)])
     await world.advance("11s")
-    [state_of_dependency] = await world.store.report(two, [seen()])
+    [state_of_dependency] = await world.store.lanes.report(two, [seen()])
     assert (state_of_dependency.votes, state_of_dependency.callers) == (0, 1)
 
 
 async def test_a_worker_learns_only_of_the_dependencies_it_reports(world: World) -> None:  # E20
     one, two = await world.session(), await world.session()
     other = Dependency("bank", "eu")
-    await world.store.report(one, [seen(other)])
-    [state_of_dependency] = await world.store.report(two, [seen()])
+    await world.store.lanes.report(one, [seen(other)])
+    [state_of_dependency] = await world.store.lanes.report(two, [seen()])
     assert state_of_dependency.dependency == GATEWAY
     assert {
-        state_of_dependency.dependency for state_of_dependency in await world.store.dependency_states()
+        state_of_dependency.dependency for state_of_dependency in await dependency_states(world.store)
     } == {GATEWAY, other}
 
 
@@ -303,7 +307,7 @@ async def test_a_burst_taken_one_by_one_is_as_large_as_one_taken_at_once(world: 
     taken = [len(await world.store.claim(session, [LANE], 1, caps=[cap])) for _ in range(9)]
     assert taken == [1] * 7 + [0] * 2
     charge = Charge("owner:ann", "rate", 7, 1, timedelta(hours=1))
-    assert (await world.store.charge([[charge]] * 8)).count(None) == 7
+    assert (await world.store.lanes.charge([[charge]] * 8)).count(None) == 7
 
 
 async def test_a_rate_is_not_used_up_by_claims_that_found_nothing(world: World) -> None:  # E26
@@ -317,53 +321,53 @@ async def test_a_rate_is_not_used_up_by_claims_that_found_nothing(world: World) 
 
 async def test_a_quota_is_taken_whole_or_not_at_all_and_says_when_it_is_new(world: World) -> None:  # E18
     day, month = Charge("owner:ann", "day", 2), Charge("org:acme", "month", 3)
-    assert await world.store.charge([[day, month], [day, month]]) == [None, None]
-    [refused] = await world.store.charge([[day, month]])
+    assert await world.store.lanes.charge([[day, month], [day, month]]) == [None, None]
+    [refused] = await world.store.lanes.charge([[day, month]])
     assert refused is not None
     assert (refused.charge, refused.used) == (day, 2)
     assert timedelta() < refused.resets_in <= timedelta(days=1)
-    assert await world.store.usage("org:acme") == {"month": 2}
-    assert await world.store.charge([[month]]) == [None]
-    [refused] = await world.store.charge([[month]])
+    assert await quota_use(world.store, "org:acme") == {"month": 2}
+    assert await world.store.lanes.charge([[month]]) == [None]
+    [refused] = await world.store.lanes.charge([[month]])
     assert refused is not None
     assert timedelta(days=1) > timedelta() < refused.resets_in <= timedelta(days=31)
     await world.advance("25h")
-    assert await world.store.charge([[day]]) == [None]
-    assert await world.store.usage("owner:ann") == {"day": 1}
+    assert await world.store.lanes.charge([[day]]) == [None]
+    assert await quota_use(world.store, "owner:ann") == {"day": 1}
 
 
 async def test_a_charge_may_cost_more_than_one(world: World) -> None:  # E18
     large = Charge("org:acme", "day", 10, 8)
-    assert await world.store.charge([[large]]) == [None]
-    [refused] = await world.store.charge([[large]])
+    assert await world.store.lanes.charge([[large]]) == [None]
+    [refused] = await world.store.lanes.charge([[large]])
     assert refused is not None
-    assert await world.store.charge([[large._replace(amount=2)]]) == [None]
+    assert await world.store.lanes.charge([[large._replace(amount=2)]]) == [None]
 
 
 async def test_what_is_given_back_can_be_taken_again_and_no_more(world: World) -> None:  # E18
     day = Charge("owner:ann", "day", 2)
     back = day._replace(amount=-1, limit=1 << 53)
-    assert await world.store.charge([[day], [day], [back]]) == [None, None, None]
-    assert await world.store.usage("owner:ann") == {"day": 1}
-    assert await world.store.charge([[day]]) == [None]
-    [refused] = await world.store.charge([[day]])
+    assert await world.store.lanes.charge([[day], [day], [back]]) == [None, None, None]
+    assert await quota_use(world.store, "owner:ann") == {"day": 1}
+    assert await world.store.lanes.charge([[day]]) == [None]
+    [refused] = await world.store.lanes.charge([[day]])
     assert refused is not None
     await world.advance("25h")  # what yesterday has paid is not today's
-    assert await world.store.charge([[back]]) == [None]
-    assert (await world.store.usage("owner:ann")).get("day", 0) == 0
-    assert await world.store.charge([[day], [day]]) == [None, None]
-    [refused] = await world.store.charge([[day]])
+    assert await world.store.lanes.charge([[back]]) == [None]
+    assert (await quota_use(world.store, "owner:ann")).get("day", 0) == 0
+    assert await world.store.lanes.charge([[day], [day]]) == [None, None]
+    [refused] = await world.store.lanes.charge([[day]])
     assert refused is not None
 
 
 async def test_a_rate_per_owner_is_refused_until_there_is_room_again(world: World) -> None:  # E26
     one = Charge("owner:ann", "rate", 2, 1, MINUTE)
-    assert await world.store.charge([[one], [one]]) == [None, None]
-    [refused] = await world.store.charge([[one]])
+    assert await world.store.lanes.charge([[one], [one]]) == [None, None]
+    [refused] = await world.store.lanes.charge([[one]])
     assert refused is not None
     assert timedelta(seconds=25) < refused.resets_in <= timedelta(seconds=30)
     await world.advance("31s")
-    assert await world.store.charge([[one]]) == [None]
+    assert await world.store.lanes.charge([[one]]) == [None]
 
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -401,7 +405,7 @@ async def test_a_newcomer_is_served_next_and_not_more_often_for_having_been_away
 
 
 async def test_who_weighs_more_is_served_more_often(world: World) -> None:  # E25
-    await world.store.weigh({"gold": 3.0})
+    await world.store.lanes.weigh({"gold": 3.0})
     for _ in range(20):
         await world.enqueue(lane=FAIR, owner="gold")
         await world.enqueue(lane=FAIR, owner="tin")
@@ -456,16 +460,20 @@ async def test_a_claim_fills_up_from_the_other_levels(world: World) -> None:  # 
 async def test_one_of_many_moves_a_schedule_on(world: World) -> None:  # E39
     now = await world.store.now()
     first, second, third = now, now + MINUTE, now + 2 * MINUTE
-    assert await world.store.tick("nightly", before=None, last=first, due=second)
-    assert not await world.store.tick("nightly", before=None, last=first, due=second)
-    assert await world.store.tick("nightly", before=first, last=second, due=third)
-    assert not await world.store.tick("nightly", before=first, last=second, due=third)
-    [tick] = await world.store.ticks()
+    assert await schedule_ticks.move(world.store, "nightly", before=None, last=first, due=second)
+    assert not await schedule_ticks.move(world.store, "nightly", before=None, last=first, due=second)
+    assert await schedule_ticks.move(world.store, "nightly", before=first, last=second, due=third)
+    assert not await schedule_ticks.move(world.store, "nightly", before=first, last=second, due=third)
+    [tick] = await schedule_ticks.every(world.store)
     assert tick == ("nightly", second, third, None)
     # What was enqueued last stays on record while the schedule moves on without a tick.
-    assert await world.store.tick("nightly", before=second, last=third, due=third + MINUTE, ticked=third)
-    assert await world.store.tick("nightly", before=third, last=third + MINUTE, due=third + 2 * MINUTE)
-    [tick] = await world.store.ticks()
+    assert await schedule_ticks.move(
+        world.store, "nightly", before=second, last=third, due=third + MINUTE, ticked=third
+    )
+    assert await schedule_ticks.move(
+        world.store, "nightly", before=third, last=third + MINUTE, due=third + 2 * MINUTE
+    )
+    [tick] = await schedule_ticks.every(world.store)
     assert tick.ticked == third
-    assert await world.store.forget_schedule("nightly")
-    assert not await world.store.forget_schedule("nightly")
+    assert await schedule_ticks.forget(world.store, "nightly")
+    assert not await schedule_ticks.forget(world.store, "nightly")

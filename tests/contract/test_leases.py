@@ -6,14 +6,27 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, Settlement
-from holdfast.domain.moves import State
-from holdfast.domain.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.engine.ports import Reclaim, SettlementStatus
 from holdfast.errors import LeaseLost
+from holdfast.jobs.job import DeadLetterFilter, Settlement
+from holdfast.jobs.moves import State
+from holdfast.jobs.verdict import Bury, Failure, RetryAfter, Verdict
 from tests.contract.world import MINUTE, World, bury, done, release, retry
+from tests.heartbeats import extend
 
 LOST = RetryAfter(timedelta(), Failure.of("WORKER_LOST"))
+
+
+async def test_a_stale_settlement_does_not_time_out_a_job_that_is_queued_again(
+    world: World,
+) -> None:  # E2 E4 E9
+    job_id = await world.enqueue(deadline=MINUTE)
+    claimed = await world.claim_one(await world.session(ttl=10 * MINUTE))
+    assert await world.settle(claimed, release(10 * MINUTE)) is SettlementStatus.APPLIED
+    await world.advance(2 * MINUTE)
+    for verdict in (done(), bury(), retry(), release()):
+        assert await world.settle(claimed, verdict) is SettlementStatus.REPEATED
+        assert (await world.row(job_id)).state is State.QUEUED
 
 
 async def test_a_session_that_is_extended_keeps_its_leases(world: World) -> None:  # E2 E30
@@ -22,7 +35,7 @@ async def test_a_session_that_is_extended_keeps_its_leases(world: World) -> None
     claimed = await world.claim_one(session)
     for _ in range(4):
         await world.advance("40s")
-        assert await world.store.extend(session)
+        assert await extend(world.store, session)
     assert await world.store.expired(10) == []
     assert await world.store.held(session) == {claimed.lease}
     assert await world.settle(claimed, done()) is SettlementStatus.APPLIED
@@ -32,7 +45,7 @@ async def test_a_session_that_ended_cannot_come_back(world: World) -> None:  # E
     await world.enqueue()
     session = await world.session()
     await world.advance("61s")
-    assert not await world.store.extend(session)
+    assert not await extend(world.store, session)
     assert await world.store.claim(session, [], 1) == []
     assert await world.claim(session) == []
 
@@ -92,7 +105,7 @@ async def test_a_stale_holder_is_refused_and_the_refusal_is_recorded_once(world:
     assert await world.settle(old, done("3")) is SettlementStatus.STALE
     assert (await world.row(job_id)).result == 2
     assert (await world.kinds(job_id)).count("stale_write") == 1
-    outcomes = [attempt.outcome for attempt in await world.store.attempts(job_id)]
+    outcomes = [attempt.outcome for attempt in await world.store.queries.attempts(job_id)]
     assert outcomes == ["reclaimed", "complete"]
 
 
@@ -105,7 +118,7 @@ async def test_a_reclaim_can_bury(world: World) -> None:  # E2a E32
     assert await world.store.reclaim([Reclaim(lost.lease, verdict, crashed=True)]) == 1
     row = await world.row(job_id)
     assert (row.state, row.error_code, row.crashes) == (State.FAILED, "WORKER_LOST", 1)
-    assert len(await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)) == 1
+    assert len(await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10)) == 1
 
 
 async def test_a_completed_attempt_ends_the_row_of_crashes(world: World) -> None:  # E2a
@@ -163,7 +176,10 @@ async def test_what_passes_its_deadline_fails_wherever_it_is(world: World) -> No
         assert (await world.kinds(job_id))[-1] == "timed_out"
     assert (await world.row(relaxed)).state is State.QUEUED
     assert (
-        len(await world.store.dead_letters(DeadLetterFilter(codes=("TIMEOUT",)), after=None, limit=10)) == 2
+        len(
+            await world.store.queries.dead_letters(DeadLetterFilter(codes=("TIMEOUT",)), after=None, limit=10)
+        )
+        == 2
     )
 
 
@@ -180,7 +196,7 @@ async def test_a_result_after_the_deadline_is_late_whether_or_not_the_sweep_came
         assert await world.settle(claimed, done('"too late"')) is SettlementStatus.LATE
         row = await world.row(job_id)
         assert (row.state, row.error_code, row.result) == (State.FAILED, "TIMEOUT", None)
-        [late] = await world.store.late_results(job_id)
+        [late] = await world.store.queries.late_results(job_id)
         assert (late.result, late.reason, late.outcome) == ("too late", "timed_out", "complete")
         assert (await world.kinds(job_id)).count("late_result") == 1
 
@@ -213,7 +229,7 @@ async def test_a_result_after_a_cancel_is_late(world: World) -> None:  # E2a E29
     assert await world.settle(claimed, done("1")) is SettlementStatus.LATE
     row = await world.row(job_id)
     assert (row.state, row.result) == (State.CANCELLED, None)
-    [late] = await world.store.late_results(job_id)
+    [late] = await world.store.queries.late_results(job_id)
     assert (late.result, late.reason) == (1, "cancelled")
 
 
@@ -255,5 +271,5 @@ async def test_a_step_or_progress_of_a_reclaimed_lease_is_refused_on_record(worl
         await world.store.record_step(old.lease, "llm", "1")
     with pytest.raises(LeaseLost):
         await world.store.record_progress(old.lease, 10.0, "")
-    assert await world.store.steps(job_id) == {}
+    assert await world.store.queries.steps(job_id) == {}
     assert (await world.kinds(job_id)).count("stale_write") == 1

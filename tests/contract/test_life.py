@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import JobSpec, Lane, Lease, NewJob, Settlement
-from holdfast.domain.moves import State
-from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
+from holdfast.jobs.job import JobSpec, Lane, Lease, NewJob, Settlement
+from holdfast.jobs.moves import State
+from holdfast.jobs.verdict import Verdict
 from holdfast.wiring import SystemIds
 from tests.contract.conftest import STORES
 from tests.contract.world import LANE, MINUTE, World, bury, done, release, retry
@@ -51,6 +51,30 @@ async def test_a_claim_starts_an_attempt_under_a_new_epoch(world: World) -> None
     assert await world.kinds(job_id) == ["queued", "processing"]
 
 
+async def test_a_claim_has_the_values_of_the_spec(world: World) -> None:  # E8
+    """The fields that `Claimed` and `JobSpec` have in common, each with a value that no other has."""
+    job_id = await world.enqueue(
+        owner="ann",
+        priority=4,
+        max_attempts=7,
+        timeout=timedelta(seconds=11),
+        start_within=timedelta(seconds=12.000001),
+        key="k",
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        version=6,
+    )
+    session = await world.session()
+    claimed = await world.claim_one(session)
+    fields = (claimed.owner, claimed.priority, claimed.max_attempts, claimed.timeout, claimed.start_within)
+    assert fields == ("ann", 4, 7, timedelta(seconds=11), timedelta(seconds=12.000001))
+    assert (claimed.key, claimed.version) == ("k", 6)
+    assert claimed.trace == "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await world.settle(claimed, release("1m"))
+    again = await world.store.claim_job(session, job_id, 1)
+    assert again is not None
+    assert again._replace(lease=claimed.lease, waited=claimed.waited) == claimed
+
+
 async def test_a_complete_job_has_its_result_and_one_end(world: World) -> None:  # E2 E3 E5
     job_id = await world.enqueue()
     claimed = await world.claim_one()
@@ -64,7 +88,7 @@ async def test_a_complete_job_has_its_result_and_one_end(world: World) -> None: 
     )
     assert row.finished_at is not None
     assert await world.kinds(job_id) == ["queued", "processing", "complete"]
-    [attempt] = await world.store.attempts(job_id)
+    [attempt] = await world.store.queries.attempts(job_id)
     assert (attempt.outcome, attempt.epoch, attempt.attempt) == ("complete", claimed.lease.epoch, 1)
 
 
@@ -83,21 +107,21 @@ async def test_a_failed_attempt_is_retried_after_its_delay(world: World) -> None
     row = await world.row(job_id)
     assert row.last_failure is None
     assert await world.kinds(job_id) == ["queued", "processing", "retry", "processing", "complete"]
-    first, second = await world.store.attempts(job_id)
+    first, second = await world.store.queries.attempts(job_id)
     assert (first.outcome, second.outcome) == ("retry", "complete")
     assert first.failure is not None
     assert (first.failure.code, first.failure.fingerprint) == ("BOOM", "cafe")
 
 
 async def test_a_buried_job_is_failed_with_a_dead_letter(world: World) -> None:  # E2 E3 E32
-    from holdfast.domain.job import DeadLetterFilter
+    from holdfast.jobs.job import DeadLetterFilter
 
     job_id = await world.enqueue('{"n":1}', owner="ann")
     assert await world.settle(await world.claim_one(), bury("NOT_PDF")) is SettlementStatus.APPLIED
     row = await world.row(job_id)
     assert (row.state, row.error_code, row.error_message) == (State.FAILED, "NOT_PDF", "NOT_PDF happened")
     assert row.failed_at == row.finished_at
-    [letter] = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)
+    [letter] = await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10)
     assert (letter.id, letter.code, letter.attempts, letter.owner, letter.payload) == (
         job_id,
         "NOT_PDF",
@@ -171,7 +195,7 @@ async def test_an_enqueue_sent_twice_stores_one_job_and_one_event(world: World) 
     assert [a.id for a in await world.store.enqueue([job])] == [job_id]
     other = NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE))
     assert [a.id for a in await world.store.enqueue([job, other])] == [job_id, other.id]
-    assert (await world.store.counts())["queued"] == 2
+    assert (await world.store.queries.counts())["queued"] == 2
     assert await world.kinds(job_id) == ["queued"]
     assert await world.kinds(other.id) == ["queued"]
 
@@ -238,7 +262,7 @@ async def test_only_the_lanes_asked_for_are_claimed(world: World) -> None:  # E4
     job_id = await world.enqueue(lane=mine)
     session = await world.session()
     assert [c.lease.job_id for c in await world.store.claim(session, [mine], 10)] == [job_id]
-    assert (await world.store.counts())["queued"] == 1
+    assert (await world.store.queries.counts())["queued"] == 1
     both = await world.store.claim(session, [mine, other], 10)
     assert [c.lane for c in both] == [other]
 
@@ -288,15 +312,15 @@ async def test_a_key_is_free_again_after_a_retry_a_release_and_a_cancel(world: W
 
 
 async def test_a_rejected_input_is_on_record_without_a_dead_letter(world: World) -> None:  # E2
-    from holdfast.domain.job import DeadLetterFilter
-    from holdfast.domain.verdict import Failure
+    from holdfast.jobs.job import DeadLetterFilter
+    from holdfast.jobs.verdict import Failure
 
     job = NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE))
     for _ in range(2):  # the answer may be lost
         await world.store.reject(job, Failure("NOT_PDF", "This is not a PDF."))
     row = await world.row(job.id)
     assert (row.state, row.attempt, row.error_code) == (State.FAILED, 0, "NOT_PDF")
-    assert await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
+    assert await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
     assert (await world.kinds(job.id))[-1:] == ["rejected"]
 
 
@@ -306,10 +330,10 @@ async def test_a_step_is_kept_for_the_next_attempt(world: World) -> None:  # E40
     await world.store.record_step(first.lease, "llm", '{"a":1}')
     await world.store.record_step(first.lease, "upload", "2")
     await world.settle(first, retry())
-    assert await world.store.steps(job_id) == {"llm": '{"a":1}', "upload": "2"}
+    assert await world.store.queries.steps(job_id) == {"llm": '{"a":1}', "upload": "2"}
     with pytest.raises(LeaseLost):
         await world.store.record_step(first.lease, "late", "3")
-    assert list(await world.store.steps(job_id)) == ["llm", "upload"]
+    assert list(await world.store.queries.steps(job_id)) == ["llm", "upload"]
 
 
 async def test_progress_is_shown_while_it_runs(world: World) -> None:  # E42

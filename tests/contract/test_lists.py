@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import Attempt, DeadLetterFilter, JobFilter, JobId, Lane
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Complete, Failure, RetryAfter
 from holdfast.engine.artifacts import MARK
 from holdfast.errors import UsageError
+from holdfast.jobs.job import Attempt, DeadLetterFilter, JobFilter, JobId, Lane
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.verdict import Complete, Failure, RetryAfter
 from tests.contract.world import LANE, World, bury, done
 
 OTHER = Lane("other", "report")
@@ -24,14 +24,14 @@ async def found(world: World, limit: int = 3, **where: Any) -> list[JobId]:
     """All pages of a list; that they are in order and within their limit is checked on the way."""
     after, ids = None, []
     while True:
-        page = await world.store.jobs(JobFilter(**where), after=after, limit=limit)
+        page = await world.store.queries.jobs(JobFilter(**where), after=after, limit=limit)
         assert len(page.rows) <= limit
         ids += [row.id for row in page.rows]
         if page.next is None:
             break
         assert page.next != after
         after = page.next
-    assert await world.store.count(JobFilter(**where)) == len(ids)
+    assert await world.store.queries.count(JobFilter(**where)) == len(ids)
     return ids
 
 
@@ -61,7 +61,7 @@ async def test_every_pair_of_filters_finds_exactly_the_jobs_that_match_both(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
     for module in ("sqlite", "postgres"):  # so that pages end before they are full
-        for name in ("LOOK_AT", "LOOK_INTO"):
+        for name in ("MOST_READ", "MOST_SEARCHED"):
             monkeypatch.setattr(f"holdfast.stores.{module}.search.{name}", 5)
     ids = await some_jobs(world)
     rows = [await world.row(job_id) for job_id in reversed(ids)]
@@ -95,7 +95,7 @@ async def test_the_engines_own_jobs_are_listed_only_where_they_are_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
     for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"holdfast.stores.{module}.search.LOOK_AT", 9)
+        monkeypatch.setattr(f"holdfast.stores.{module}.search.MOST_READ", 9)
     ids = await some_jobs(world)
     rows = [await world.row(job_id) for job_id in reversed(ids)]
     # One that looks like it, and is a user's: neither case nor a point makes it the engine's.
@@ -136,10 +136,10 @@ async def test_dead_letters_of_the_engines_own_jobs_are_listed_only_where_they_a
 
     async def listed(**where: Any) -> set[JobId]:
         chosen = DeadLetterFilter(**where)
-        letters = await world.store.dead_letters(chosen, after=None, limit=10)
-        groups = await world.store.dead_letter_groups(chosen, 10)
+        letters = await world.store.queries.dead_letters(chosen, after=None, limit=10)
+        groups = await world.store.queries.dead_letter_groups(chosen, 10)
         assert len(letters) == sum(group.count for group in groups)
-        assert len(letters) == await world.store.count_dead_letters(chosen)
+        assert len(letters) == await world.store.queries.count_dead_letters(chosen)
         return {letter.id for letter in letters}
 
     assert await listed() == {user}
@@ -157,9 +157,9 @@ async def test_each_state_is_listed_whatever_the_others_are(world: World) -> Non
 
 
 async def test_an_argument_may_be_anything_that_json_is(world: World) -> None:  # E66
-    values = ["null", "true", '"a\\"b"', '[1, {"x": null}]', "1.5", '"1"']
+    values = ["null", "true", '"a\\"b"', '[1, {"x": null}]', "1.5", '"1"', "1", "[true]", '"[true]"', "[1]"]
     ids = [await world.enqueue(f'{{"v": {value}, "a\\"b.c": 1}}') for value in values]
-    told: list[Any] = [None, True, 'a"b', [1, {"x": None}], 1.5, "1"]
+    told: list[Any] = [None, True, 'a"b', [1, {"x": None}], 1.5, "1", 1, [True], "[true]", [1]]
     for job_id, value in zip(ids, told, strict=True):
         assert await found(world, args={"v": value}) == [job_id]
     assert len(await found(world, args={'a"b.c': 1})) == len(ids)
@@ -182,7 +182,7 @@ async def test_keys_that_are_ours_are_not_found_by_their_name(world: World) -> N
 @pytest.mark.parametrize("cursor", ["x", "-1", "1; DROP TABLE", "0" * 40, "----", "é", "\ud800", "\x00"])
 async def test_a_made_up_cursor_of_a_list_is_refused(world: World, cursor: str) -> None:  # E66
     with pytest.raises(UsageError, match="cursor"):
-        await world.store.jobs(JobFilter(), after=cursor, limit=5)
+        await world.store.queries.jobs(JobFilter(), after=cursor, limit=5)
 
 
 async def test_dead_letters_are_paged_by_their_ids(world: World) -> None:  # E32
@@ -190,7 +190,7 @@ async def test_dead_letters_are_paged_by_their_ids(world: World) -> None:  # E32
     for claimed in await world.claim(limit=7):
         await world.settle(claimed, bury())
     after, pages = None, []
-    while page := await world.store.dead_letters(DeadLetterFilter(), after=after, limit=3):
+    while page := await world.store.queries.dead_letters(DeadLetterFilter(), after=after, limit=3):
         pages.append([letter.id for letter in page])
         after = pages[-1][-1]
     assert pages == [sorted(ids)[:3], sorted(ids)[3:6], sorted(ids)[6:]]
@@ -201,8 +201,8 @@ async def test_dead_letters_are_counted_and_found_by_when_they_died(world: World
         await world.enqueue()
         await world.settle(await world.claim_one(), bury())
         await world.advance("10s")
-    count = world.store.count_dead_letters
-    letters = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)
+    count = world.store.queries.count_dead_letters
+    letters = await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10)
     [first, second, third] = sorted(letter.at for letter in letters)
     assert await count(DeadLetterFilter()) == 3
     assert await count(DeadLetterFilter(died_before=second)) == 1
@@ -217,17 +217,17 @@ async def test_a_list_without_contents_is_the_same_but_for_arguments_and_results
     for result in ('{"a":1}', f"{MARK}{'0' * 36}/1.json"):
         await world.enqueue(payload='{"text": "x"}')
         await world.settle(await world.claim_one(), Complete(result))
-    whole = await world.store.jobs(JobFilter(), after=None, limit=50)
-    light = await world.store.jobs(JobFilter(), after=None, limit=50, contents=False)
+    whole = await world.store.queries.jobs(JobFilter(), after=None, limit=50)
+    light = await world.store.queries.jobs(JobFilter(), after=None, limit=50, contents=False)
     assert light.next == whole.next
     assert any(row.result is not None for row in whole.rows)
     for row, bare_row in zip(whole.rows, light.rows, strict=True):
         ends = bare_row.lease_expires_at  # read from a clock that goes on
         assert bare_row == replace(row, payload=None, result=None, lease_expires_at=ends)
     assert [row.artifact for row in light.rows if row.artifact] == [f"{'0' * 36}/1.json"]
-    letters = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50)
+    letters = await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=50)
     assert letters
-    bare = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=50, contents=False)
+    bare = await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=50, contents=False)
     assert bare == [replace(letter, payload=None) for letter in letters]
 
 
@@ -237,11 +237,11 @@ async def test_attempts_are_read_in_pages(world: World) -> None:  # E66
         await world.settle(await world.claim_one(), RetryAfter(timedelta(), Failure.of("NETWORK")))
         await world.store.promote(10)
     await world.claim_one()
-    every = await world.store.attempts(job_id)
+    every = await world.store.queries.attempts(job_id)
     assert len(every) == 5
     paged: list[Attempt] = []
-    while page := await world.store.attempts(job_id, after=paged[-1].epoch if paged else 0, limit=2):
+    while page := await world.store.queries.attempts(job_id, after=paged[-1].epoch if paged else 0, limit=2):
         assert len(page) <= 2
         paged += page
     assert paged == every
-    assert await world.store.attempts(job_id, after=every[-1].epoch, limit=2) == []
+    assert await world.store.queries.attempts(job_id, after=every[-1].epoch, limit=2) == []

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, Edit, Event, JobFilter, JobId, JobSpec, NewJob
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import MoveNotice, Retention, StuckAttempt, Transaction
+from holdfast.engine.ports import MoveNotice, StuckAttempt, Transaction
 from holdfast.errors import Conflict, UnknownJob, UsageError
+from holdfast.jobs.job import DeadLetterFilter, Edit, Event, JobFilter, JobId, JobSpec, NewJob
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Failure
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World, bury, done, failed, retry
 
@@ -33,7 +34,7 @@ async def test_a_failed_job_is_retried_as_a_new_generation(world: World) -> None
     assert (row.manual_retry_count, row.retry_type) == (1, "MANUAL")
     assert row.deadline_at is not None
     assert row.deadline_at - row.queued_at == MINUTE
-    assert await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
+    assert await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
     new = await world.claim_one()
     assert new.attempt == 1
     assert new.lease.epoch > old.lease.epoch
@@ -47,7 +48,7 @@ async def test_a_failed_job_is_retried_as_a_new_generation(world: World) -> None
         "processing",
         "complete",
     ]
-    assert [a.generation for a in await world.store.attempts(job_id)] == [1, 2]
+    assert [a.generation for a in await world.store.queries.attempts(job_id)] == [1, 2]
 
 
 async def test_a_job_that_waits_for_its_retry_is_hastened_in_its_generation(world: World) -> None:  # E33 E3a
@@ -65,7 +66,7 @@ async def test_two_clicks_give_one_run(world: World) -> None:  # E33
     job_id = await world.enqueue()
     await world.settle(await world.claim_one(), bury())
     await manual(world, job_id)
-    with pytest.raises(Conflict, match="in line"):
+    with pytest.raises(Conflict, match="already queued"):
         await manual(world, job_id)
     assert (await world.row(job_id)).generation == 2
     assert len(await world.claim(limit=10)) == 1
@@ -90,7 +91,7 @@ async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
     with pytest.raises(Conflict, match="is being processed"):
         await manual(world, job_id)  # nobody says that it is stuck
     await manual(world, job_id, stuck=seen)
-    with pytest.raises(Conflict, match="in line"):
+    with pytest.raises(Conflict, match="already queued"):
         await manual(world, job_id, stuck=seen)
     row = await world.row(job_id)
     assert (row.state, row.generation, row.attempt, row.crashes, row.manual_retry_count) == (
@@ -102,7 +103,9 @@ async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
     )
     assert await world.kinds(job_id) == ["queued", "processing", "reclaimed", "manual_retry"]
     [taken] = [
-        e for e in await world.store.events(after=0, limit=100, job_id=job_id) if e.kind == "reclaimed"
+        e
+        for e in await world.store.queries.events(after=0, limit=100, job_id=job_id)
+        if e.kind == "reclaimed"
     ]
     assert taken.meta == {"error_code": "STUCK", "by": "ann"}
     last = await world.claim_one(session)
@@ -111,7 +114,7 @@ async def test_of_two_who_see_an_attempt_stuck_one_takes_it_and_it_runs_once(
     await manual(world, job_id, stuck=StuckAttempt(last.lease, Failure.of("STUCK")))
     row = await world.row(job_id)
     assert (row.state, row.generation, row.attempt) == (State.QUEUED, 2, 0)
-    assert [a.outcome for a in await world.store.attempts(job_id)] == ["reclaimed", "reclaimed"]
+    assert [a.outcome for a in await world.store.queries.attempts(job_id)] == ["reclaimed", "reclaimed"]
 
 
 @pytest.mark.parametrize("state", ["complete", "processing", "queued"])
@@ -135,7 +138,7 @@ async def test_an_unknown_job_is_named(world: World) -> None:
     ):
         with pytest.raises(UnknownJob, match=unknown):
             await move
-    assert await world.store.job(unknown) is None
+    assert await world.store.queries.job(unknown) is None
 
 
 async def test_a_retry_tells_the_place_in_line(world: World) -> None:  # E33
@@ -153,7 +156,7 @@ async def test_a_retry_can_change_what_a_job_is_called_with(world: World, waitin
     await world.settle(await world.claim_one(), retry("1h") if waiting else bury())
     edit = Edit('{"to":"bob"}', 2, ("to",))
     await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=edit)
-    told = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    told = (await world.store.queries.events(after=0, limit=100, job_id=job_id))[-1]
     assert (told.kind, told.meta["by"], told.meta["edited"]) == ("manual_retry", "ann", ["to"])
     with pytest.raises(Conflict):
         await world.store.retry(job_id, "ann", kind=Kind.manual_retry, edit=Edit("{}", 3, ("to",)))
@@ -169,7 +172,7 @@ async def test_a_retry_can_forget_steps(world: World) -> None:  # E2a E40
     await world.store.record_step(claimed.lease, "upload", "2")
     await world.settle(claimed, bury())
     await manual(world, job_id, forget=["upload"])
-    assert await world.store.steps(job_id) == {"llm": "1"}
+    assert await world.store.queries.steps(job_id) == {"llm": "1"}
 
 
 async def test_a_retry_with_another_call_forgets_all_steps_but_those_it_is_told_to_keep(
@@ -182,20 +185,20 @@ async def test_a_retry_with_another_call_forgets_all_steps_but_those_it_is_told_
         await world.store.record_step(claimed.lease, "upload", "2")
         await world.settle(claimed, bury())
         await manual(world, job_id, forget=forget, edit=Edit("{}", 1, ("to",)))
-        assert await world.store.steps(job_id) == kept
+        assert await world.store.queries.steps(job_id) == kept
         await world.settle(await world.claim_one(), bury())
 
 
 async def test_fatal_can_forget_steps(world: World) -> None:  # E2a
     from dataclasses import replace
 
-    from holdfast.domain.verdict import Bury
+    from holdfast.jobs.verdict import Bury
 
     job_id = await world.enqueue()
     claimed = await world.claim_one()
     await world.store.record_step(claimed.lease, "llm", "1")
     await world.settle(claimed, Bury(replace(failed(), forget=("llm",))))
-    assert await world.store.steps(job_id) == {}
+    assert await world.store.queries.steps(job_id) == {}
 
 
 async def test_cancel_ends_what_is_not_finished(world: World) -> None:  # E29
@@ -213,7 +216,7 @@ async def test_cancel_ends_what_is_not_finished(world: World) -> None:  # E29
     with pytest.raises(Conflict, match="complete"):
         await world.store.cancel(second.lease.job_id, "ann", "")
     assert {ready, running} == {first.lease.job_id, second.lease.job_id}
-    event = (await world.store.events(after=0, limit=100, job_id=first.lease.job_id))[-1]
+    event = (await world.store.queries.events(after=0, limit=100, job_id=first.lease.job_id))[-1]
     assert (event.kind, event.meta["by"], event.meta["reason"]) == ("cancelled", "ann", "wrong file")
 
 
@@ -230,23 +233,28 @@ async def test_dead_letters_are_listed_filtered_and_grouped(world: World) -> Non
     for code in ("A", "A", "B"):
         ids.append(await world.enqueue(owner=code.lower()))
         await world.settle(await world.claim_one(), bury(code))
-    everything = await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)
+    everything = await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10)
     assert [letter.id for letter in everything] == sorted(ids)
-    page = await world.store.dead_letters(DeadLetterFilter(), after=everything[0].id, limit=1)
+    page = await world.store.queries.dead_letters(DeadLetterFilter(), after=everything[0].id, limit=1)
     assert [letter.id for letter in page] == [everything[1].id]
     for where in (
         DeadLetterFilter(codes=("A",)),
         DeadLetterFilter(owner="a"),
         DeadLetterFilter(ids=tuple(ids[:2])),
     ):
-        assert {letter.id for letter in await world.store.dead_letters(where, after=None, limit=10)} == set(
-            ids[:2]
-        )
-    assert await world.store.dead_letters(DeadLetterFilter(tasks=("other",)), after=None, limit=10) == []
+        assert {
+            letter.id for letter in await world.store.queries.dead_letters(where, after=None, limit=10)
+        } == set(ids[:2])
     assert (
-        len(await world.store.dead_letters(DeadLetterFilter(fingerprint="cafe"), after=None, limit=10)) == 3
+        await world.store.queries.dead_letters(DeadLetterFilter(tasks=("other",)), after=None, limit=10) == []
     )
-    groups = await world.store.dead_letter_groups(DeadLetterFilter(), 10)
+    assert (
+        len(
+            await world.store.queries.dead_letters(DeadLetterFilter(fingerprint="cafe"), after=None, limit=10)
+        )
+        == 3
+    )
+    groups = await world.store.queries.dead_letter_groups(DeadLetterFilter(), 10)
     assert [(group.code, group.count) for group in groups] == [("A", 2), ("B", 1)]
     assert groups[0].sample in ids[:2]
 
@@ -255,14 +263,14 @@ async def test_a_discarded_dead_letter_leaves_the_job_failed(world: World) -> No
     job_id = await world.enqueue()
     await world.settle(await world.claim_one(), bury())
     await world.store.discard(job_id, "ann", "known and harmless")
-    assert await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
+    assert await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10) == []
     assert (await world.row(job_id)).state is State.FAILED
     with pytest.raises(Conflict):
         await world.store.discard(job_id, "ann", "again")
 
 
 async def test_a_redrive_can_go_to_another_queue(world: World) -> None:  # E32
-    from holdfast.domain.job import Lane
+    from holdfast.jobs.job import Lane
 
     job_id = await world.enqueue()
     await world.settle(await world.claim_one(), bury())
@@ -283,7 +291,7 @@ async def test_a_twin_stands_in_while_it_is_unfinished_or_complete(world: World)
     assert await world.enqueue(dedupe=KEY) == first
     [answer] = await world.store.enqueue([NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, dedupe=KEY))])
     assert (answer.id, answer.duplicate) == (first, True)
-    assert sum((await world.store.counts()).values()) == 1
+    assert sum((await world.store.queries.counts()).values()) == 1
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled", "expired", "old"])
@@ -313,7 +321,7 @@ async def test_a_retry_whose_key_is_held_by_a_live_twin_is_a_conflict(world: Wor
     assert refused.value.twin == second
     row = await world.row(first)
     assert (row.state, row.generation) == (State.FAILED, 1)
-    assert len(await world.store.dead_letters(DeadLetterFilter(), after=None, limit=10)) == 1
+    assert len(await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=10)) == 1
     await world.store.cancel(second, "ann", "")
     await manual(world, first)
     assert await world.enqueue(dedupe=KEY) == first
@@ -346,7 +354,7 @@ async def test_retention_expires_results_and_removes_finished_jobs(world: World)
     assert await world.store.purge("other", keep, 100) == 0
     assert await world.store.purge(None, keep, 100, ["email", "other"]) == 0
     assert await world.store.purge("email", keep, 100) == 1
-    assert await world.store.job(complete) is None
+    assert await world.store.queries.job(complete) is None
     assert (await world.row(dead)).state is State.FAILED  # a dead letter waits for a person
     assert (await world.row(waiting)).state is State.QUEUED
     assert await world.store.purge(None, keep, 100) == 0
@@ -357,7 +365,7 @@ async def test_events_are_kept_as_long_as_asked(world: World) -> None:  # E38 E6
     await world.advance("1h")
     fresh = await world.enqueue()
     await world.store.purge(None, Retention(events=MINUTE), 100)
-    assert [event.job_id for event in await world.store.events(after=0, limit=100)] == [fresh]
+    assert [event.job_id for event in await world.store.queries.events(after=0, limit=100)] == [fresh]
 
 
 async def test_events_are_read_in_order_and_in_pages(world: World) -> None:  # E60
@@ -365,11 +373,11 @@ async def test_events_are_read_in_order_and_in_pages(world: World) -> None:  # E
         await world.enqueue()
     for claimed in await world.claim(limit=4):
         await world.settle(claimed, done())
-    everything = await world.store.events(after=0, limit=100)
+    everything = await world.store.queries.events(after=0, limit=100)
     assert len(everything) == 12
     assert [event.id for event in everything] == sorted({event.id for event in everything})
     paged: list[Event] = []
-    while page := await world.store.events(after=paged[-1].id if paged else 0, limit=5):
+    while page := await world.store.queries.events(after=paged[-1].id if paged else 0, limit=5):
         paged += page
     assert paged == everything
 
@@ -382,14 +390,15 @@ async def test_jobs_are_listed_newest_first_by_filter_and_page(world: World) -> 
         for n in range(5)
     ]
     await world.settle(await world.claim_one(), done())
-    page = await world.store.jobs(JobFilter(), after=None, limit=2)
+    page = await world.store.queries.jobs(JobFilter(), after=None, limit=2)
     assert [row.id for row in page.rows] == ids[:2:-1]
-    rest = await world.store.jobs(JobFilter(), after=page.next, limit=10)
+    rest = await world.store.queries.jobs(JobFilter(), after=page.next, limit=10)
     assert [row.id for row in rest.rows] == ids[2::-1]
     assert rest.next is None
 
     async def found(**where: object) -> list[str]:
-        return [row.id for row in (await world.store.jobs(JobFilter(**where), after=None, limit=10)).rows]  # type: ignore[arg-type]
+        chosen = JobFilter(**where)  # type: ignore[arg-type]
+        return [row.id for row in (await world.store.queries.jobs(chosen, after=None, limit=10)).rows]
 
     assert await found(states=(State.COMPLETE,)) == ids[:1]
     assert await found(owner="ann") == [ids[3], ids[1]]
@@ -399,7 +408,7 @@ async def test_jobs_are_listed_newest_first_by_filter_and_page(world: World) -> 
     assert await found(tasks=("other",)) == []
     for made_up in ("'; DROP TABLE job", "-1", "9" * 30):
         with pytest.raises(UsageError, match="cursor"):
-            await world.store.jobs(JobFilter(), after=made_up, limit=10)
+            await world.store.queries.jobs(JobFilter(), after=made_up, limit=10)
 
 
 async def test_counts_and_lanes(world: World) -> None:
@@ -410,17 +419,21 @@ async def test_counts_and_lanes(world: World) -> None:
     await world.settle(first, done())
     await world.settle(second, bury())
     await world.store.cancel(third.lease.job_id, "ann", "")
-    assert await world.store.counts() == {
+    assert await world.store.queries.counts() == {
         "queued": 2,
         "processing": 1,
         "complete": 1,
         "failed": 1,
         "cancelled": 1,
     }
-    assert await world.store.lanes() == {LANE}
-    assert await world.store.depths() == {LANE: 2}
-    assert await world.store.depths([LANE]) == {LANE: 2}
-    assert await world.store.depths([LANE._replace(queue="other")]) == await world.store.depths([]) == {}
+    assert await world.store.lanes.all() == {LANE}
+    assert await world.store.lanes.depths() == {LANE: 2}
+    assert await world.store.lanes.depths([LANE]) == {LANE: 2}
+    assert (
+        await world.store.lanes.depths([LANE._replace(queue="other")])
+        == await world.store.lanes.depths([])
+        == {}
+    )
 
 
 async def test_a_hook_is_told_of_the_moves_it_asked_for(world: World) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from holdfast.domain.breaker import Breaker, BreakerState
-from holdfast.domain.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
-from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
 from holdfast.engine.lane_store import Cap
+from holdfast.engine.tables.dependencies import swap_breaker
+from holdfast.engine.tables.holds import end_pause
+from holdfast.jobs.job import Claimed, JobId, JobSpec, Lane, NewJob, Session
+from holdfast.jobs.lanes import Cause, Dependency, Scope, ScopeKind
+from holdfast.resilience.breaker import Breaker, BreakerState
 from holdfast.wiring import SystemIds
 from tests.contract.world import World, done, release, retry
+from tests.heartbeats import extend
 
 LANES = [Lane(f"queue {number}", "email") for number in range(200)]
 FAIR = [lane._replace(fair=True) for lane in LANES]
@@ -91,9 +94,9 @@ async def test_held_lanes_are_passed_by_until_they_are_resumed(world: World) -> 
     [free] = await fill(world, LANES[-1:])
     for lane in LANES[:-1]:
         scope = Scope(ScopeKind.QUEUE, lane.queue)
-        await world.store.hold(scope, Cause.PAUSE, span=None, reason="deploy", by="ann")
+        await world.store.lanes.hold(scope, Cause.PAUSE, span=None, reason="deploy", by="ann")
     assert ids_of(await drain(world, session, LANES, 10)) == [free]
-    assert await world.store.resume(Scope(ScopeKind.QUEUE, "queue 5"), Cause.PAUSE, by="ann")
+    assert await end_pause(world.store, Scope(ScopeKind.QUEUE, "queue 5"), by="ann")
     assert [one.lane.queue for one in await drain(world, session, LANES, 10)] == ["queue 5"]
 
 
@@ -103,11 +106,11 @@ async def test_lanes_behind_breakers_are_passed_by_until_these_close(world: Worl
     await fill(world, lanes)
     for lane in lanes:
         opened = Breaker(state=BreakerState.OPEN, version=1)
-        assert await world.store.swap_breaker(Dependency(lane.dependency, lane.shard), opened, holds=True)
+        assert await swap_breaker(world.store, Dependency(lane.dependency, lane.shard), opened, holds=True)
     [free] = await fill(world, [BOBS], owner="bob")
     assert ids_of(await drain(world, session, [*lanes, BOBS], 10)) == [free]
     closed = Breaker(state=BreakerState.CLOSED, version=2)
-    assert await world.store.swap_breaker(Dependency("gateway", "shard 7"), closed, holds=False)
+    assert await swap_breaker(world.store, Dependency("gateway", "shard 7"), closed, holds=False)
     assert [one.lane.shard for one in await drain(world, session, [*lanes, BOBS], 10)] == ["shard 7"]
 
 
@@ -116,7 +119,7 @@ async def test_a_trial_passes_the_breaker_of_many_lanes(world: World) -> None:  
     lanes = [Lane(f"queue {number}", "convert", "gateway") for number in range(100)]
     await fill(world, lanes)
     opened = Breaker(state=BreakerState.OPEN, version=1)
-    assert await world.store.swap_breaker(Dependency("gateway"), opened, holds=True)
+    assert await swap_breaker(world.store, Dependency("gateway"), opened, holds=True)
     assert await world.store.claim(session, lanes, 10) == []
     assert len(await world.store.claim(session, lanes, 1, trial=True)) == 1
     assert await world.store.claim(session, lanes, 10) == []
@@ -130,7 +133,7 @@ async def test_what_comes_back_is_claimed_again(world: World) -> None:  # E5
         await world.settle(one, retry("1m") if one.lease.job_id == jobs[40] else release())
     assert sorted(ids_of(await drain(world, session, FAIR, 9))) == sorted(set(jobs) - {jobs[40]})
     await world.advance("2m")
-    await world.store.extend(session)
+    await extend(world.store, session)
     await world.store.promote(1000)
     again = await world.store.claim(await world.session(), FAIR, 9)
     assert ids_of(again) == [jobs[40]]

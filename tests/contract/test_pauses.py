@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import JobId
-from holdfast.domain.lanes import Cause, Scope, ScopeKind
-from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import Place
+from holdfast.engine.tables.holds import end_pause
+from holdfast.jobs.job import JobId
+from holdfast.jobs.lanes import Cause, Scope, ScopeKind
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.queue_position import Place
 from tests.contract.world import LANE, MINUTE, World, release, retry
 
 DELAYED, RETRIES = Scope(ScopeKind.MAINTENANCE, "delayed"), Scope(ScopeKind.MAINTENANCE, "retries")
 
 
 async def pause(world: World, scope: Scope, span: timedelta | None = None) -> None:
-    await world.store.hold(scope, Cause.PAUSE, span=span, reason="deploy", by="ann")
+    await world.store.lanes.hold(scope, Cause.PAUSE, span=span, reason="deploy", by="ann")
 
 
 async def resume(world: World, scope: Scope) -> None:
-    assert await world.store.resume(scope, Cause.PAUSE, by="ann")
+    assert await end_pause(world.store, scope, by="ann")
 
 
 async def claimed(world: World) -> list[JobId]:
@@ -135,7 +136,7 @@ async def test_a_job_that_is_kept_out_stands_outside_the_line(world: World) -> N
     await pause(world, RETRIES)
     await world.advance("61s")
     await world.claim()
-    queue_position = await world.store.queue_position(tried)
+    queue_position = await world.store.queries.queue_position(tried)
     assert queue_position is not None
     assert queue_position.place is Place.LATER
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast.domain.job import DeadLetterFilter, JobId
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.precondition import Precondition, Version
 from holdfast.engine.ports import MoveNotice, Transaction
 from holdfast.errors import Changed, Conflict, UnknownJob
+from holdfast.jobs.job import DeadLetterFilter, JobId
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.precondition import Precondition, Version
 from tests.contract.world import World, bury, done, release, retry
 
 Step = Callable[[World, JobId], Awaitable[object]]
@@ -111,7 +111,7 @@ async def test_what_is_as_it_was_read_is_moved(world: World) -> None:  # E33 E66
     assert await manual(world, job_id, Precondition(versions=others | (read.versions or frozenset()))) == 1
     await _bury(world, job_id)
     await discard(world, job_id, await as_read(world, job_id))
-    assert await world.store.dead_letters(DeadLetterFilter(), after=None, limit=1) == []
+    assert await world.store.queries.dead_letters(DeadLetterFilter(), after=None, limit=1) == []
 
 
 async def test_a_job_that_became_due_is_as_it_was_read(world: World) -> None:  # E66
@@ -156,6 +156,6 @@ async def test_the_name_of_a_call_is_for_our_own_eyes(world: World) -> None:  # 
     world.store.hooks.append((frozenset({Kind.cancelled}), hook))
     job_id = await world.enqueue()
     await cancel(world, job_id, Precondition(token="call-1"))
-    events = await world.store.events(after=0, limit=10, job_id=job_id)
+    events = await world.store.queries.events(after=0, limit=10, job_id=job_id)
     assert [event.meta for event in events][-1] == {"by": "ann"}
     assert told == [{"by": "ann"}]

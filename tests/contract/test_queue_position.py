@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.domain.job import JobId, Lane, Settlement
-from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import Place, QueuePosition, Use
-from holdfast.domain.verdict import Release
 from holdfast.engine.lane_store import Cap
+from holdfast.jobs.job import JobId, Lane, Settlement
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.queue_position import Place, QueuePosition, Use
+from holdfast.jobs.verdict import Release
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
 CALLS = Lane("default", "convert", "gateway", "eu")
 
 
 async def stands(world: World, job_id: JobId, *scopes: str) -> QueuePosition:
-    found = await world.store.queue_position(job_id, scopes)
+    found = await world.store.queries.queue_position(job_id, scopes)
     assert found is not None
     return found
 
@@ -120,9 +120,11 @@ async def test_it_tells_how_much_of_a_bound_is_in_use(world: World) -> None:  # 
 
 
 async def test_nobody_stands_where_no_job_is(world: World) -> None:  # E28
-    assert await world.store.queue_position(JobId("nobody")) is None
+    assert await world.store.queries.queue_position(JobId("nobody")) is None
     assert (
-        await world.store.queue_position(JobId("0198c5f0-0000-7000-8000-000000000000"), ["queue:default"])
+        await world.store.queries.queue_position(
+            JobId("0198c5f0-0000-7000-8000-000000000000"), ["queue:default"]
+        )
         is None
     )
 

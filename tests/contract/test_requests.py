@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import Enqueued, JobFilter, JobSpec, NewJob
-from holdfast.domain.moves import Kind
-from holdfast.engine.api_store import EarlierRequest, NamedRequest, Repeated, StartedRequest
+from holdfast.engine.named_request import EarlierRequest, NamedRequest, Repeated, StartedRequest
 from holdfast.engine.ports import MoveNotice, Transaction
+from holdfast.engine.tables import requests
+from holdfast.jobs.job import Enqueued, JobFilter, JobSpec, NewJob
+from holdfast.jobs.moves import Kind
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, MINUTE, World
 
@@ -39,7 +40,7 @@ async def test_a_request_that_is_sent_again_stores_nothing_and_is_answered_as_be
     again = await world.store.enqueue_once(REQUEST._replace(fingerprint=b"other"), new_jobs(), keep=DAY)
     assert isinstance(again, Repeated)
     assert (again.fingerprint, again.ids) == (b"content", tuple(job.id for job in jobs))
-    assert await world.store.count(JobFilter()) == 3
+    assert await world.store.queries.count(JobFilter()) == 3
 
 
 async def test_requests_of_another_scope_or_name_are_others(world: World) -> None:  # E37
@@ -76,7 +77,7 @@ async def test_jobs_that_are_known_without_their_request_are_not_stored_twice(wo
     jobs = new_jobs(2)
     await world.store.enqueue(jobs)
     assert answered(await world.store.enqueue_once(REQUEST, jobs, keep=DAY)) == [job.id for job in jobs]
-    assert await world.store.count(JobFilter()) == 2
+    assert await world.store.queries.count(JobFilter()) == 2
 
 
 async def test_a_repeated_answer_tells_which_jobs_had_a_twin(world: World) -> None:  # E36 E37
@@ -95,7 +96,7 @@ async def test_of_many_at_once_one_is_stored(world: World) -> None:  # E37
     answers = await asyncio.gather(*calls)
     [stored] = [answer for answer in answers if not isinstance(answer, Repeated)]
     assert {answer.ids for answer in answers if isinstance(answer, Repeated)} == {(stored[0].id,)}
-    assert await world.store.count(JobFilter()) == 1
+    assert await world.store.queries.count(JobFilter()) == 1
 
 
 async def test_a_request_whose_jobs_a_hook_refuses_is_not_kept(world: World) -> None:  # E37
@@ -134,9 +135,9 @@ async def test_requests_are_forgotten_when_their_time_is_up_in_batches(world: Wo
     for number in range(5):
         await world.store.enqueue_once(REQUEST._replace(name=str(number)), new_jobs(), keep=MINUTE)
     await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY)
-    assert await world.store.forget_requests(10) == 0
+    assert await requests.forget(world.store, 10) == 0
     await world.advance("1m")
-    assert [await world.store.forget_requests(3) for _ in range(3)] == [3, 2, 0]
+    assert [await requests.forget(world.store, 3) for _ in range(3)] == [3, 2, 0]
     assert isinstance(await world.store.enqueue_once(REQUEST, new_jobs(), keep=DAY), Repeated)
 
 
@@ -144,7 +145,7 @@ async def test_requests_are_forgotten_when_their_time_is_up_in_batches(world: Wo
 async def begin(
     world: World, holder: str, request: NamedRequest = REQUEST
 ) -> StartedRequest | EarlierRequest:
-    return await world.store.begin_request(request, holder, span=MINUTE, keep=DAY)
+    return await requests.begin(world.store, request, holder, span=MINUTE, keep=DAY)
 
 
 async def ours(world: World, holder: str, request: NamedRequest = REQUEST) -> StartedRequest:
@@ -157,7 +158,7 @@ async def test_a_request_is_begun_by_one_and_answered_again_to_all(world: World)
     begun = await ours(world, "a")
     assert await begin(world, "b") == EarlierRequest(b"content", None)
     assert await begin(world, "b", REQUEST._replace(fingerprint=b"other")) == EarlierRequest(b"content", None)
-    assert await world.store.answer_request(REQUEST, begun.ticket, '{"x": "é"}', keep=DAY)
+    assert await requests.answer(world.store, REQUEST, begun.ticket, '{"x": "é"}', keep=DAY)
     for fingerprint in (b"content", b"other"):
         found = await begin(world, "c", REQUEST._replace(fingerprint=fingerprint))
         assert found == EarlierRequest(b"content", '{"x": "é"}')
@@ -179,10 +180,10 @@ async def test_a_beginning_whose_answer_was_lost_is_the_same_when_it_is_sent_aga
 
 async def test_a_request_that_was_refused_leaves_its_name_to_others(world: World) -> None:  # E37
     begun = await ours(world, "a")
-    assert await world.store.drop_request(REQUEST, begun.ticket)
+    assert await requests.drop(world.store, REQUEST, begun.ticket)
     again = await ours(world, "b", REQUEST._replace(fingerprint=b"mended"))
     assert again.token != begun.token
-    assert not await world.store.drop_request(REQUEST, begun.ticket)
+    assert not await requests.drop(world.store, REQUEST, begun.ticket)
 
 
 async def test_who_takes_over_from_one_who_was_lost_does_so_under_the_same_token(world: World) -> None:  # E37
@@ -194,22 +195,22 @@ async def test_who_takes_over_from_one_who_was_lost_does_so_under_the_same_token
     next_one = await ours(world, "b")
     assert (next_one.token, next_one.ticket == lost.ticket) == (lost.token, False)
     # It was only slow. What it has to say is another's to say now.
-    assert not await world.store.answer_request(REQUEST, lost.ticket, "1", keep=DAY)
-    assert not await world.store.leave_request(REQUEST, lost.ticket)
-    assert await world.store.leave_request(REQUEST, next_one.ticket)
+    assert not await requests.answer(world.store, REQUEST, lost.ticket, "1", keep=DAY)
+    assert not await requests.leave(world.store, REQUEST, lost.ticket)
+    assert await requests.leave(world.store, REQUEST, next_one.ticket)
     last = await ours(world, "c")
     assert last.token == lost.token
-    assert await world.store.answer_request(REQUEST, last.ticket, "2", keep=DAY)
+    assert await requests.answer(world.store, REQUEST, last.ticket, "2", keep=DAY)
     assert await begin(world, "d") == EarlierRequest(b"content", "2")
 
 
 async def test_what_was_answered_is_kept_for_its_time_and_then_begun_anew(world: World) -> None:  # E37
     begun = await ours(world, "a")
-    await world.store.answer_request(REQUEST, begun.ticket, "1", keep=MINUTE)
+    await requests.answer(world.store, REQUEST, begun.ticket, "1", keep=MINUTE)
     await ours(world, "a", REQUEST._replace(name="left alone"))
     await world.advance("59s")
-    assert await world.store.forget_requests(10) == 0
+    assert await requests.forget(world.store, 10) == 0
     await world.advance("1s")
     assert (await ours(world, "b")).token != begun.token
     await world.advance("1d")
-    assert await world.store.forget_requests(10) == 2
+    assert await requests.forget(world.store, 10) == 2

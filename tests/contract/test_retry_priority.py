@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.job import JobId, JobSpec, Lane, NewJob
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Conflict
+from holdfast.jobs.job import JobId, JobSpec, Lane, NewJob
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.verdict import Failure
 from holdfast.wiring import SystemIds
 from tests.contract.world import LANE, World, bury, retry
 
@@ -85,9 +85,9 @@ async def test_a_retry_can_change_the_priority(world: World, way: Way) -> None: 
     job_id, place = await by_hand(world, way, HIGHEST)
     assert place == 1
     assert (await world.row(job_id)).priority == HIGHEST
-    event = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    event = (await world.store.queries.events(after=0, limit=100, job_id=job_id))[-1]
     assert (event.kind, event.meta) == ("manual_retry", {"by": "ann", "priority": HIGHEST})
-    hints = [entry.priority for entry in await world.store.waiting([job_id])]
+    hints = [entry.priority for entry in await world.store.dispatch.waiting([job_id])]
     assert hints == ([] if way is keyed else [HIGHEST])  # a broker gets no jobs with a key
     claimed = next(one for one in await world.claim(limit=10) if one.lease.job_id == job_id)
     assert claimed.priority == HIGHEST
@@ -101,7 +101,7 @@ async def test_without_one_a_retry_keeps_the_priority(world: World, way: Way) ->
     job_id, place = await by_hand(world, way, None)
     assert place == 4 or way is keyed
     assert (await world.row(job_id)).priority == 7
-    event = (await world.store.events(after=0, limit=100, job_id=job_id))[-1]
+    event = (await world.store.queries.events(after=0, limit=100, job_id=job_id))[-1]
     assert event.meta == {"by": "ann"}
     claimed = next(one for one in await world.claim(limit=10) if one.lease.job_id == job_id)
     assert claimed.priority == 7

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import JobId, Lane
 from holdfast.engine.ports import Reclaim
+from holdfast.jobs.job import JobId, Lane
 from tests.contract.world import LANE, MINUTE, World, bury, done, retry
 
 FAIR = LANE._replace(fair=True)
@@ -14,7 +14,7 @@ HALF_HOUR = {"email": timedelta(minutes=30)}
 
 
 async def last_said(world: World, job_id: JobId) -> dict[str, Any]:
-    return (await world.store.events(after=0, limit=100, job_id=job_id))[-1].meta
+    return (await world.store.queries.events(after=0, limit=100, job_id=job_id))[-1].meta
 
 
 async def test_an_attempt_is_stuck_when_it_runs_longer_than_its_task_may(world: World) -> None:  # E30
@@ -85,7 +85,7 @@ async def test_a_stuck_attempt_is_reclaimed_under_its_epoch_and_counts(world: Wo
     assert (row.state, row.attempt, row.crashes, row.retry_type) == ("queued", 1, 0, "AUTOMATIC")
     assert await world.kinds(job_id) == ["queued", "processing", "reclaimed"]
     assert await last_said(world, job_id) == {"error_code": "STUCK", "by": "ann"}
-    [attempt] = await world.store.attempts(job_id)
+    [attempt] = await world.store.queries.attempts(job_id)
     assert attempt.outcome == "reclaimed"
     assert attempt.failure is not None
     assert attempt.failure.code == "STUCK"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.domain.webhook import Seed, Webhook
+from holdfast.engine.tables import bookmarks
+from holdfast.webhooks import table as webhook_table
+from holdfast.webhooks.model import Seed, Webhook
 from tests.contract.world import World
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
@@ -25,37 +27,37 @@ def a_webhook(webhook_id: str = "one") -> Webhook:
 
 
 async def test_a_webhook_is_kept_as_it_was_put(world: World) -> None:  # E61
-    put = await world.store.put_webhook(a_webhook())
+    put = await webhook_table.put(world.store, a_webhook())
     assert put.created_at > LONG_AGO
     assert replace(put, created_at=LONG_AGO) == a_webhook()
-    assert await world.store.webhooks() == [put]
+    assert await webhook_table.every(world.store) == [put]
 
 
 async def test_a_webhook_that_is_put_again_is_changed_but_not_made_anew(world: World) -> None:  # E61
-    put = await world.store.put_webhook(a_webhook())
-    await world.store.put_webhook(a_webhook("two"))
+    put = await webhook_table.put(world.store, a_webhook())
+    await webhook_table.put(world.store, a_webhook("two"))
     await world.advance("1m")
     changed = replace(
         put, inbound=True, url="", events=(), owner=None, disabled_at=put.created_at, disabled_reason="410"
     )
-    assert await world.store.put_webhook(replace(changed, created_at=LONG_AGO)) == changed
-    assert [webhook.id for webhook in await world.store.webhooks()] == ["one", "two"]
+    assert await webhook_table.put(world.store, replace(changed, created_at=LONG_AGO)) == changed
+    assert [webhook.id for webhook in await webhook_table.every(world.store)] == ["one", "two"]
     assert not changed.is_enabled
 
 
 async def test_a_removed_webhook_is_gone(world: World) -> None:  # E61
-    await world.store.put_webhook(a_webhook())
-    assert await world.store.remove_webhook("one")
-    assert not await world.store.remove_webhook("one")
-    assert await world.store.webhooks() == []
-    assert await world.store.webhook_answered("one", well=True, disable_after=THREE_DAYS) is None
+    await webhook_table.put(world.store, a_webhook())
+    assert await webhook_table.remove(world.store, "one")
+    assert not await webhook_table.remove(world.store, "one")
+    assert await webhook_table.every(world.store) == []
+    assert await webhook_table.record_answer(world.store, "one", well=True, disable_after=THREE_DAYS) is None
 
 
 async def test_a_webhook_is_disabled_when_it_has_failed_for_days(world: World) -> None:  # E61
-    await world.store.put_webhook(a_webhook())
+    await webhook_table.put(world.store, a_webhook())
 
     async def fail() -> Webhook:
-        webhook = await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+        webhook = await webhook_table.record_answer(world.store, "one", well=False, disable_after=THREE_DAYS)
         assert webhook is not None
         return webhook
 
@@ -70,29 +72,32 @@ async def test_a_webhook_is_disabled_when_it_has_failed_for_days(world: World) -
     assert last.disabled_reason == "no delivery has succeeded for 3d"
     await world.advance("1m")
     assert await fail() == last
-    assert await world.store.webhooks() == [last]
+    assert await webhook_table.every(world.store) == [last]
 
 
 async def test_a_success_begins_the_count_of_failing_days_anew(world: World) -> None:  # E61
-    await world.store.put_webhook(a_webhook())
-    await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+    await webhook_table.put(world.store, a_webhook())
+    await webhook_table.record_answer(world.store, "one", well=False, disable_after=THREE_DAYS)
     await world.advance("2d")
-    well = await world.store.webhook_answered("one", well=True, disable_after=THREE_DAYS)
+    well = await webhook_table.record_answer(world.store, "one", well=True, disable_after=THREE_DAYS)
     assert well is not None
     assert well.failing_since is None
     await world.advance("2d")
-    failed = await world.store.webhook_answered("one", well=False, disable_after=THREE_DAYS)
+    failed = await webhook_table.record_answer(world.store, "one", well=False, disable_after=THREE_DAYS)
     assert failed is not None
     assert failed.is_enabled
     assert failed.failing_since is not None
 
 
 async def test_a_bookmark_is_moved_by_whoever_knows_where_it_is(world: World) -> None:  # E61
-    assert await world.store.bookmark("feed") is None
-    assert not await world.store.move_bookmark("feed", before=3, to=4)
-    assert await world.store.move_bookmark("feed", before=None, to=2**60)
-    assert not await world.store.move_bookmark("feed", before=None, to=9)
-    assert not await world.store.move_bookmark("feed", before=1, to=9)
-    assert await world.store.bookmark("feed") == 2**60
-    assert await world.store.move_bookmark("feed", before=2**60, to=2**60 + 1)
-    assert (await world.store.bookmark("feed"), await world.store.bookmark("other")) == (2**60 + 1, None)
+    assert await bookmarks.get(world.store, "feed") is None
+    assert not await bookmarks.move(world.store, "feed", before=3, to=4)
+    assert await bookmarks.move(world.store, "feed", before=None, to=2**60)
+    assert not await bookmarks.move(world.store, "feed", before=None, to=9)
+    assert not await bookmarks.move(world.store, "feed", before=1, to=9)
+    assert await bookmarks.get(world.store, "feed") == 2**60
+    assert await bookmarks.move(world.store, "feed", before=2**60, to=2**60 + 1)
+    assert (await bookmarks.get(world.store, "feed"), await bookmarks.get(world.store, "other")) == (
+        2**60 + 1,
+        None,
+    )

@@ -8,10 +8,11 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from holdfast.domain.duration import Duration, duration
-from holdfast.domain.job import Claimed, JobId, JobRow, JobSpec, Lane, NewJob, Session, Settlement
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.ports import Clock, SettlementStatus, Store
+from holdfast.engine.ports import SettlementStatus, Store
+from holdfast.jobs.job import Claimed, JobId, JobRow, JobSpec, Lane, NewJob, Session, Settlement
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.values.duration import Duration, duration
 from holdfast.wiring import SystemIds
 
 MINUTE = timedelta(minutes=1)
@@ -51,13 +52,13 @@ class World:
         return answer
 
     async def row(self, job_id: JobId) -> JobRow:
-        row = await self.store.job(job_id)
+        row = await self.store.queries.job(job_id)
         assert row is not None
         return row
 
     async def kinds(self, job_id: JobId) -> list[str]:
         """The kinds of the job's events, oldest first."""
-        return [event.kind for event in await self.store.events(after=0, limit=1000, job_id=job_id)]
+        return [event.kind for event in await self.store.queries.events(after=0, limit=1000, job_id=job_id)]
 
 
 def done(result: str = "null") -> Complete:

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast.dispatch.memory import MemoryDispatch
 from holdfast.dispatch.rabbitmq import RabbitDispatch
 from holdfast.dispatch.redis import RedisDispatch
-from holdfast.domain.job import JobId, Lane
 from holdfast.engine.dispatch import Dispatch, DispatchEntry, DispatchHint
+from holdfast.jobs.job import JobId, Lane
 from holdfast.wiring import SystemClock, SystemIds
 
 LANE, OTHER = Lane("default", "email"), Lane("über/längere Wörter*", "let:ter}", "post", "eu", True)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast.engine import dispatcher, leader
-from holdfast.logs import Log
+from holdfast.logging import Log
 from holdfast.maintenance import dispatch
 from holdfast.worker import dispatched
 from tests.conftest import installed
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def own_redis() -> Iterator[RedisServer]:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test need not wait out."""
     monkeypatch.setattr(dispatch, "COMPARE_EVERY", 0.1)
-    monkeypatch.setattr(dispatch, "LEAD_FOR", 0.5)
+    monkeypatch.setattr(dispatch, "LEAD_SECONDS", 0.5)
     monkeypatch.setattr(leader, "RENEW_EVERY", 0.1)
     monkeypatch.setattr(dispatched, "HOLDS_EVERY", 0.05)
     monkeypatch.setattr(dispatcher, "TRY_EVERY", 0.05)
@@ -41,7 +41,7 @@ def broker_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr(dispatched.DispatchedJobs, "_look", look)
+    monkeypatch.setattr(dispatched.DispatchedJobs, "_claim_from_store", look)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     words: list[tuple[str, str]] = []
 
     class Loud(Log):
-        def _say(self, level: int, event: str, facts: dict[str, Any], *, stack: bool = False) -> None:
+        def _emit(self, level: int, event: str, facts: dict[str, Any], *, stack: bool = False) -> None:
             words.append((logging.getLevelName(level), event))
 
     monkeypatch.setattr(dispatcher, "log", Loud("holdfast.dispatch"))

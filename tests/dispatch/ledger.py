@@ -6,11 +6,11 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast import Holdfast, Retry
 from holdfast.engine.dispatcher import Dispatcher
-from tests.integration.world import new_app, until
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
+from tests.apps import new_app, until
 
 
 class Ledger:
@@ -30,13 +30,13 @@ class Ledger:
         self.note = note
 
     async def broker(self) -> Dispatcher:
-        broker = (await self.app.engine()).broker
+        broker = (await self.app.runtime.engine()).broker
         assert broker is not None
         return broker
 
     async def ended(self, numbers: int) -> None:
         async def ended() -> bool:
-            return (await self.app.counts())["complete"] == numbers
+            return (await self.app.jobs.counts())["complete"] == numbers
 
         await until(ended)
 
@@ -53,6 +53,6 @@ async def empty(server: RedisServer | RabbitMq, app: Holdfast) -> None:
         await client.flushall()
         await client.aclose()
         return
-    engine = await app.engine()
+    engine = await app.runtime.engine()
     assert engine.broker is not None
     await engine.broker.ask(lambda dispatch: dispatch.forget([task.lane for task in app.tasks.values()]))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from devservices.redis import RedisServer
 from holdfast.dispatch.redis import RedisDispatch, lane_text
 from holdfast.engine.dispatch import DispatchEntry
 from tests.dispatch.benches import LANE, an_entry
-from tests.services.redis import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(900)]
 

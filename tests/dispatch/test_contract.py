@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast.dispatch.redis import RedisDispatch
-from holdfast.domain.job import JobId
 from holdfast.engine.dispatch import BrokerUnavailable, Dispatch, DispatchHint, hint_of
+from holdfast.jobs.job import JobId
 from tests.dispatch.benches import LANE, OTHER, SERVERS, a_dispatch, address_of, an_entry, hints
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 
 @pytest.fixture(params=["memory", "redis", "rabbitmq"])
@@ -216,7 +216,7 @@ async def test_a_question_that_fails_takes_no_connection_from_another(own_redis:
     dispatch = RedisDispatch(own_redis.url(), "beside")
     await asyncio.gather(*(dispatch.ping() for _ in range(4)))  # four connections are kept for later
     for _ in range(20):
-        failing = dispatch._say(dispatch._client.execute_command, "NOSUCHCOMMAND")
+        failing = dispatch._send(dispatch._client.execute_command, "NOSUCHCOMMAND")
         first, *others = await asyncio.gather(
             failing, *(_late(dispatch, turns) for turns in range(12)), return_exceptions=True
         )

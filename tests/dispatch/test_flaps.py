@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
+from tests.apps import working
 from tests.dispatch.ledger import Ledger
-from tests.integration.world import working
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 pytestmark = pytest.mark.service
 

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast import Holdfast, UsageError
+from holdfast.engine.tables import bookmarks
+from tests.apps import new_app, until, working
 from tests.dispatch.ledger import Ledger, empty
-from tests.integration.world import new_app, until, working
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("hasty")]
 
@@ -51,9 +52,9 @@ async def test_without_anybody_who_offers_them_again_they_are_found_in_the_store
 async def test_another_takes_the_duty_over(url: str, own_redis: RedisServer) -> None:  # E45
     book = Ledger(url, own_redis.url(), poll="10s")
     async with book.app as app:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         until_ms = int((await store.now()).timestamp() * 1000) + 400  # of one that was killed
-        await store.move_bookmark("dispatch.leading", before=None, to=until_ms)
+        await bookmarks.move(store, "dispatch.leading", before=None, to=until_ms)
         await store.enqueue([*book.note.options()._jobs([{"number": 0}])])  # nobody offers it on the way
         async with working(app):
             await book.all_ran(1)
@@ -84,8 +85,8 @@ async def test_while_the_broker_is_away_jobs_are_claimed_from_the_store(
 
 
 async def _is_back(app: Holdfast) -> bool:
-    broker = (await app.engine()).broker
-    return broker is not None and broker.there
+    broker = (await app.runtime.engine()).broker
+    return broker is not None and broker.is_available
 
 
 async def test_one_that_never_was_there_keeps_nobody_from_working(url: str) -> None:  # E45
@@ -115,7 +116,7 @@ async def test_a_silent_broker_holds_nobody_up_for_long(
 
 async def test_an_address_that_cannot_be_read_is_one_clear_line(url: str) -> None:  # E45
     with pytest.raises(UsageError) as refused:
-        await new_app(url, dispatch="redis://:s3cret@host:port/0").engine()
+        await new_app(url, dispatch="redis://:s3cret@host:port/0").runtime.engine()
     assert (
         str(refused.value)
         == "dispatch: the address after redis:// cannot be read; check host and port, and write %40 for an @ in a password"

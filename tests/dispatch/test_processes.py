@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from devservices.redis import RedisServer
 from holdfast import Holdfast
-from tests.integration.world import until
-from tests.services.redis import RedisServer
+from tests.apps import until
 
 APP = """
 import asyncio, os
@@ -66,7 +66,7 @@ async def test_a_worker_that_is_killed_loses_nothing_of_what_the_broker_gave_it(
         await note.enqueue_many([{"number": number} for number in range(JOBS)])
 
         async def done(least: int) -> bool:
-            return (await app.counts())["complete"] >= least
+            return (await app.jobs.counts())["complete"] >= least
 
         with a_worker(tmp_path, postgres_url, own_redis.url()) as first:
             await until(lambda: done(20))
@@ -75,11 +75,11 @@ async def test_a_worker_that_is_killed_loses_nothing_of_what_the_broker_gave_it(
                 await until(lambda: done(JOBS))
                 second.send_signal(signal.SIGTERM)
                 assert await asyncio.to_thread(second.wait, 10) == 0
-        engine = await app.engine()
-        assert await engine.store.violations() == []
+        engine = await app.runtime.engine()
+        assert await engine.store.queries.violations() == []
         ends: Counter[str] = Counter()
         after = 0
-        while events := await app.events(after=after):
+        while events := await app.events.list(after=after):
             ends.update(event.job_id for event in events if event.kind == "complete")
             after = events[-1].id
         assert len(ends) == JOBS

@@ -14,11 +14,11 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from devservices.proxy import Proxy
+from devservices.redis import RedisServer
 from holdfast import Conflict, Holdfast, Retry
-from holdfast.domain.moves import State
-from tests.integration.world import new_app, until, working
-from tests.services.proxy import Proxy
-from tests.services.redis import RedisServer
+from holdfast.jobs.moves import State
+from tests.apps import new_app, until, working
 
 JOBS = 200
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("hasty", "store_looked_at")]
@@ -101,7 +101,7 @@ async def test_whatever_becomes_of_redis_each_job_ends_once(
             note, jobs, cancelled = first.tasks["note"], [], set[str]()
 
             async def all_ended() -> bool:
-                counts = await first.counts()
+                counts = await first.jobs.counts()
                 return counts["complete"] + counts["cancelled"] == JOBS
 
             async with troubled(own_redis, proxy, chance):
@@ -110,19 +110,19 @@ async def test_whatever_becomes_of_redis_each_job_ends_once(
                     job = await (note.options(delay=delay) if delay else note).enqueue(number)
                     jobs.append(job.id)
                     if delay == "1h" and number % 2:
-                        await second.retry(job.id)
+                        await second.jobs.retry(job.id)
                     elif delay == "1h":
-                        await second.cancel(job.id)
+                        await second.jobs.cancel(job.id)
                         cancelled.add(job.id)
                     elif number % 10 == 0:
                         with contextlib.suppress(Conflict):  # it has ended
-                            await second.cancel(job.id)
+                            await second.jobs.cancel(job.id)
                             cancelled.add(job.id)
                 await until(all_ended)
-            assert await (await first.engine()).store.violations() == []
+            assert await (await first.runtime.engine()).store.queries.violations() == []
             for number, job_id in enumerate(jobs):
-                row = await first.job(job_id)
-                kinds = Counter(event.kind for event in await first.events(job_id=job_id))
+                row = await first.jobs.get(job_id)
+                kinds = Counter(event.kind for event in await first.events.list(job_id=job_id))
                 assert (row.state is State.CANCELLED) == (job_id in cancelled)
                 assert kinds["complete"] + kinds["cancelled"] == 1
                 if row.state is State.COMPLETE:

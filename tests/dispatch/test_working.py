@@ -9,15 +9,15 @@ import aio_pika
 import pytest
 from redis.asyncio import Redis
 
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast.dispatch.rabbitmq import RabbitDispatch
-from holdfast.domain.job import JobId, Lane
-from holdfast.domain.moves import State
 from holdfast.engine.dispatch import Dispatch, DispatchHint
 from holdfast.engine.dispatcher import Dispatcher, name_of
+from holdfast.jobs.job import JobId, Lane
+from holdfast.jobs.moves import State
+from tests.apps import new_app, until, working
 from tests.dispatch.ledger import Ledger
-from tests.integration.world import new_app, until, working
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("hasty")]
 
@@ -68,7 +68,7 @@ async def test_a_hint_is_given_up_when_its_job_is_claimed_and_not_when_it_ends(
         await go_on.wait()
 
     async with app, working(app):
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         await slow.enqueue()
         async with asyncio.timeout(20):
             await began.wait()
@@ -93,12 +93,12 @@ async def _note(number: int) -> int:
 async def test_a_pause_keeps_hints_at_the_broker(url: str, own_redis: RedisServer) -> None:  # E45 E27
     book = Ledger(url, own_redis.url(), poll="20ms")
     async with book.app as app:
-        await app.pause("default", reason="maintenance")
+        await app.queues.pause("default", reason="maintenance")
         async with working(app):
             await book.note.enqueue(0)
             await asyncio.sleep(0.3)
             assert book.ran == []
-            await app.resume("default")
+            await app.queues.resume("default")
             await book.all_ran(1)
 
 
@@ -110,7 +110,7 @@ async def test_a_manual_retry_of_a_delayed_job_runs_at_once_and_once(
     book = Ledger(url, server.url(), poll="10s")
     async with book.app as app, working(app):
         job = await book.note.options(delay="1h").enqueue(0)
-        await app.retry(job.id)
+        await app.jobs.retry(job.id)
         await book.all_ran(1)
 
 
@@ -119,21 +119,21 @@ async def test_a_manual_retry_with_the_highest_priority_overtakes_all_hints(
 ) -> None:  # E76 S6
     book = Ledger(url, own_redis.url())
     async with book.app as app:
-        engine, broker = await app.engine(), await book.broker()
+        engine, broker = await app.runtime.engine(), await book.broker()
         waiting = await book.note.options(delay="1h").enqueue(0)
         ended = await book.note.enqueue(1)
-        await app.cancel(ended.id)
+        await app.jobs.cancel(ended.id)
         crowd = [{"number": number} for number in range(2, 2002)]
         await book.note.options(priority="high").enqueue_many(crowd)
         await until(lambda: _in_line(broker, book.note.lane, 2000))
         for handle in (waiting, ended):
-            await app.retry(handle.id, priority=1000)
+            await app.jobs.retry(handle.id, priority=1000)
         await until(lambda: _in_line(broker, book.note.lane, 2002))
         hints = await broker.ask(lambda dispatch: dispatch.take([book.note.lane], 2))
         assert hints is not None
         assert set(hints) == {DispatchHint(JobId(waiting.id), 1), DispatchHint(JobId(ended.id), 2)}
-        session = await engine.store.open_session("worker", app.settings.lease)
-        claimed = await engine.store.claim_jobs(session, hints)
+        session = await engine.store.open_session("worker", app.runtime.settings.lease)
+        claimed = await engine.store.dispatch.claim_jobs(session, hints)
         assert {one.lease.job_id: one.priority for one in claimed} == {waiting.id: 1000, ended.id: 1000}
 
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_delayed_job_leaves_the_broker(url: str, own_redis: Re
         broker = await book.broker()
         job = await book.note.options(delay="1h").enqueue(0)
         await until(lambda: _later(broker, 1))
-        await app.cancel(job.id)
+        await app.jobs.cancel(job.id)
         await until(lambda: _later(broker, 0))
 
 
@@ -162,28 +162,28 @@ async def test_of_cancel_and_take_the_first_in_the_store_wins(
 ) -> None:  # S2
     book = Ledger(url, server.url())
     async with book.app as app:
-        engine, broker = await app.engine(), await book.broker()
-        session = await engine.store.open_session("worker", app.settings.lease)
+        engine, broker = await app.runtime.engine(), await book.broker()
+        session = await engine.store.open_session("worker", app.runtime.settings.lease)
         first, second = await book.note.enqueue(0), await book.note.enqueue(1)
-        entries = await engine.store.waiting([JobId(first.id), JobId(second.id)])
+        entries = await engine.store.dispatch.waiting([JobId(first.id), JobId(second.id)])
         await broker.ask(lambda dispatch: dispatch.offer(entries))
         hints = await broker.ask(lambda dispatch: dispatch.take([entries[0].lane], 2))
         assert set(hints or ()) >= {DispatchHint(JobId(first.id), 1)}
         await engine.store.cancel(JobId(first.id), "ann", "")  # taken, then cancelled, then claimed
-        [claimed] = await engine.store.claim_jobs(session, hints or ())
+        [claimed] = await engine.store.dispatch.claim_jobs(session, hints or ())
         assert claimed.lease.job_id == second.id
-        await app.cancel(second.id)  # taken, claimed, then cancelled: the attempt has lost its lease
+        await app.jobs.cancel(second.id)  # taken, claimed, then cancelled: the attempt has lost its lease
         assert await engine.store.held(session) == set()
-        assert [(await app.job(job.id)).state for job in (first, second)] == [State.CANCELLED] * 2
+        assert [(await app.jobs.get(job.id)).state for job in (first, second)] == [State.CANCELLED] * 2
 
 
 # -- hints that are wrong -------------------------------------------------------------------------------------------------
 async def test_hints_that_come_twice_run_once(url: str, server: RedisServer | RabbitMq) -> None:  # E45
     book = Ledger(url, server.url())
     async with book.app as app:
-        engine, broker = await app.engine(), await book.broker()
+        engine, broker = await app.runtime.engine(), await book.broker()
         await book.note.enqueue_many([{"number": number} for number in range(30)])
-        entries = await engine.store.all_waiting(after=None, limit=100)
+        entries = await engine.store.dispatch.all_waiting(after=None, limit=100)
         strange = [entry._replace(job_id=JobId(entry.job_id[:-12] + "0" * 12)) for entry in entries[:3]]
         old = [entry._replace(generation=7) for entry in entries[3:6]] if not broker.repeats else []
 
@@ -202,7 +202,7 @@ async def test_hints_that_come_twice_run_once(url: str, server: RedisServer | Ra
 async def test_what_others_write_there_does_nothing(url: str, server: RedisServer | RabbitMq) -> None:  # E45
     book = Ledger(url, server.url())
     async with book.app as app:
-        name, lane = await name_of((await app.engine()).store, app._ids), book.note.lane
+        name, lane = await name_of((await app.runtime.engine()).store, app.runtime.ids), book.note.lane
         await _scribble(server, name, lane)
         async with working(app):
             await book.note.enqueue(0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from tests.services.processes import run_command
+from tests.commands import run_command
 
 APP = """
 from holdfast import Holdfast

@@ -15,7 +15,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from tests.services.postgres import free_port
+from devservices.server import free_port
 
 pytestmark = pytest.mark.slow
 

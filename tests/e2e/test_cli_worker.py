@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run_command
 from tests.e2e.faults.world import has_taken
-from tests.services.processes import run_command
 
 APP = """
 import asyncio, os, time
@@ -175,14 +175,15 @@ def test_up_says_how_to_enqueue_and_works(shop: Shop) -> None:
     up = shop.start("up", "shop:app")
     eventually(lambda: shop.told("worker.started"), "the worker to start")
     assert [line["queues"] for line in shop.told("worker.started")] == ["all"]
-    code = "from shop import *; app.sync.publish('orders', 1)"
+    code = "from shop import *; app.sync.outbox.publish('orders', 1)"
     assert run_command([sys.executable, "-c", code], cwd=shop.folder, env=ENVIRONMENT).returncode == 0
     eventually(lambda: "published" in shop.run("outbox", "list", "--app", "shop:app").stdout, "its relay")
     up.terminate()
     assert ended(up) == 0
-    first, second = (shop.folder / "out.log").read_text().splitlines()
-    assert "from shop import hello; hello.enqueue_sync(name=…)" in first
-    assert "holdfast jobs list --app shop:app" in second
+    in_python, in_shell, listed = (shop.folder / "out.log").read_text().splitlines()
+    assert "from shop import hello; hello.enqueue_sync(name=…)" in in_python
+    assert "holdfast enqueue hello name=… --app shop:app" in in_shell
+    assert "holdfast jobs list --app shop:app" in listed
 
 
 def test_a_scheduler_stops_when_told(shop: Shop) -> None:  # E67

@@ -56,7 +56,7 @@ def run(folder: Path, ending: str, *command: str) -> subprocess.CompletedProcess
 def stored(folder: Path) -> int:
     async def count() -> int:
         async with Holdfast(f"sqlite:///{folder}/jobs.db") as app:
-            return sum((await app.counts()).values())
+            return sum((await app.jobs.counts()).values())
 
     return asyncio.run(count())
 

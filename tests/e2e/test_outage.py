@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.service]
 
 async def outage(url: str) -> Figures:
     return await run(
-        url, jobs=600, down_seconds=8, cooldown="3s", slow_latency=0.05, concurrency=20, patience=120
+        url, jobs=600, down_seconds=8, cooldown="3s", slow_latency=0.05, concurrency=20, timeout=120
     )
 
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.domain.job import Lease, Settlement
-from holdfast.domain.moves import FINISHED, Kind, State
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.errors import Conflict
+from holdfast.jobs.job import Lease, Settlement
+from holdfast.jobs.moves import FINISHED, Kind, State
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from tests.exhaustive.world import JOB, LANE, TICK, Mind, World, at_once
 from tests.simulation.ledger import demand, expected_answer
 
@@ -118,7 +118,7 @@ def _send(world: World, lease: Lease, verdict: Verdict) -> str:
 def _extend(world: World, place: int) -> str:
     session = world.minds.workers[place].session
     lives = world.left(session) > 0
-    answer = at_once(world.store.extend(session))
+    answer = world.store.heartbeat().beat(session)
     demand(answer is lives, "a dead session came back" if answer else "a living session was ended")
     return "extended" if answer else "refused"
 
@@ -132,7 +132,7 @@ def _crash(world: World, place: int) -> str:
 # -- duties -----------------------------------------------------------------------------------------------------------------
 def _look(world: World, place: int) -> str:
     found = at_once(world.store.expired(10))
-    world.set_list(place, tuple(world.engine._judge_expired(lost) for lost in found))
+    world.set_list(place, tuple(world.engine.recovery._judge_expired(lost) for lost in found))
     return "found" if found else "nothing"
 
 

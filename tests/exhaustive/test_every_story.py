@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import JobId, Lease, Settlement
-from holdfast.domain.moves import Kind, State
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.moves import Kind, State
 from holdfast.stores.memory import manual, outcomes, recovery
 from holdfast.stores.memory.tables import Job, Tables
 from tests.exhaustive.search import Story, explore
@@ -60,14 +60,14 @@ def test_no_order_of_steps_breaks_a_promise(name: str) -> None:  # E2 E2a E3 E4 
 
 # -- who watches the watchmen ---------------------------------------------------------------------------------------------
 def reclaim_without_guard(patch: Patch) -> None:
-    """Whoever was on the list is put back into line, although it has ended since."""
+    """A job is queued again although it has ended since."""
     real = recovery.reclaim
 
     def reclaim(tables: Tables, reclaims: Any, stuck: bool = False) -> int:
         for one in reclaims:
             job = tables.jobs[one.lease.job_id]
             if job.live is None and job.state is State.COMPLETE:
-                outcomes.into_line(tables, job, tables.clock.now(), Kind.reclaimed)
+                outcomes.requeue(tables, job, tables.clock.now(), Kind.reclaimed)
                 return 1
         return real(tables, reclaims, stuck)
 
@@ -82,11 +82,11 @@ def fence_dropped(patch: Patch) -> None:
 def retry_of_a_complete_job(patch: Patch) -> None:
     real = manual.retry
 
-    def retry(tables: Tables, job_id: JobId, *rest: Any) -> int:
+    def retry(tables: Tables, job_id: JobId, by: str, **options: Any) -> int:
         job = tables.jobs[job_id]
         if job.state is State.COMPLETE:
             job.state = State.FAILED
-        return real(tables, job_id, *rest)
+        return real(tables, job_id, by, **options)
 
     patch.setattr(manual, "retry", retry)
 

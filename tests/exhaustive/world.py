@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast.domain.job import JobId, JobRow, JobSpec, Lane, Lease, NewJob, Session
-from holdfast.domain.moves import State
-from holdfast.domain.verdict import Verdict
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Reclaim
-from holdfast.engine.settings import Settings
+from holdfast.jobs.job import JobId, JobRow, JobSpec, Lane, Lease, NewJob, Session
+from holdfast.jobs.moves import State
+from holdfast.jobs.verdict import Verdict
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.tables import Job, OpenSession
+from holdfast.tasks.settings import Settings
 from tests.simulation.ledger import Life, check_row, demand, step
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class World:
         return self.tables.jobs[JOB]
 
     def row(self) -> JobRow:
-        row = at_once(self.store.job(JOB))
+        row = at_once(self.store.queries.job(JOB))
         assert row is not None
         return row
 

@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tests.integration.world import Database
+from tests.apps import Database
 
 _aliases = count(1)
 NOTE = "INSERT INTO note VALUES ('mine')"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Holdfast
-from tests.integration.world import Database, new_app
+from tests.apps import Database, new_app
 
 
 @pytest.fixture
@@ -22,5 +22,5 @@ def db(database_url: str) -> Database:
 def app(db: Database) -> Iterator[Holdfast]:
     app = new_app(db.url)
     yield app
-    if app._portal is not None:
-        app._portal.close()
+    if app.runtime._portal is not None:
+        app.runtime._portal.close()

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.ageing import drain, grow
 from benchmarks.lists import age
-from tests.integration.world import Database
+from tests.apps import Database
 
 FINISHED = 100_000
 JOBS = 500

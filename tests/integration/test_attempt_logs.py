@@ -13,9 +13,9 @@ import structlog
 from typer.testing import CliRunner
 
 from holdfast import THIS_JOB, Holdfast, Job, Snooze, current_job
-from holdfast.logs import configure
+from holdfast.logging import configure
+from tests.apps import ONCE, SOON, Database, new_app, work
 from tests.integration import handlers
-from tests.integration.world import ONCE, SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ def speak_up() -> Iterator[None]:
 
 async def logs(app: Holdfast, job_id: str) -> list[list[str]]:
     """What was said in each attempt, without the times."""
-    return [[line.partition(" ")[2] for line in attempt.logs] for attempt in await app.attempts(job_id)]
+    return [[line.partition(" ")[2] for line in attempt.logs] for attempt in await app.jobs.attempts(job_id)]
 
 
 async def test_a_failed_attempt_keeps_what_was_said(app: Holdfast) -> None:  # E42
@@ -73,7 +73,7 @@ async def test_one_that_is_stopped_by_its_timeout_keeps_them(app: Holdfast) -> N
     async with app:
         handle = await ship.enqueue()
         await work(app)
-        assert (await app.job(handle.id)).error_code == "EXECUTION_TIMEOUT"
+        assert (await app.jobs.get(handle.id)).error_code == "EXECUTION_TIMEOUT"
         assert await logs(app, handle.id) == [["INFO shop: waiting"]]
 
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from holdfast import Fatal, Holdfast, PayloadError, Retryable, Snooze, State, UsageError
-from holdfast.engine.tasks import Task
+from holdfast.tasks.task import Task
+from tests.apps import ONCE, SOON, Database, kinds, new_app, work
 from tests.integration import handlers
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -145,10 +145,10 @@ async def test_options_that_cannot_be_stored_are_a_usage_error_on_every_store(
             with pytest.raises(UsageError, match=next(iter(options))) as refused:
                 await echo.options(**options).enqueue(1)
             assert "\n" not in str(refused.value)
-        with pytest.raises(UsageError, match="run_at and delay both say when"):
+        with pytest.raises(UsageError, match="run_at and delay both set when"):
             await echo.options(run_at=datetime(2030, 1, 1, tzinfo=UTC), delay="5s").enqueue(1)
-        with pytest.raises(UsageError, match="an id names one job"):
-            await echo.enqueue_many([1, 2], id=str(uuid4()))
+        with pytest.raises(UsageError, match="id= is for one job"):
+            await echo.options(id=str(uuid4())).enqueue_many([1, 2])
         nothing: list[Any] = [3, None]
         for calls in nothing:
             with pytest.raises(UsageError, match="give it a list of calls"):
@@ -187,10 +187,10 @@ async def test_a_corrupt_payload_is_a_dead_letter_and_the_others_go_on(
         await work(app)
         assert [await handle.result("30s") for handle in (before, after)] == [0, len(GARBAGE) + 1]
         for handle in spoilt:
-            row = await app.job(handle.id)
+            row = await app.jobs.get(handle.id)
             assert (row.state, row.error_code, row.attempt) == (State.FAILED, "PAYLOAD_INVALID", 1)
             assert await kinds(app, handle.id) == ["queued", "processing", "failed"]
-        letters = await app.dead_letters()
+        letters = await app.dead_letters.list()
     assert {letter.id for letter in letters} == {handle.id for handle in spoilt}
     assert {letter.code for letter in letters} == {"PAYLOAD_INVALID"}
     assert all("stored arguments" in one.detail or "cannot be read" in one.detail for one in letters)
@@ -208,7 +208,7 @@ async def test_bytes_that_are_no_text_do_not_stop_the_lane(tmp_path: Path) -> No
             )
         await work(app)
         assert await good.result("30s") == 2
-        assert (await app.job(spoilt.id)).error_code == "PAYLOAD_INVALID"
+        assert (await app.jobs.get(spoilt.id)).error_code == "PAYLOAD_INVALID"
 
 
 async def test_a_corrupt_payload_does_not_break_the_search_by_argument(
@@ -218,7 +218,7 @@ async def test_a_corrupt_payload_does_not_break_the_search_by_argument(
     async with app:
         good, spoilt = await echo.enqueue_many([1, 2])
         db.corrupt(spoilt.id, "garbage")
-        page = await app.jobs(args={"value": 1})
+        page = await app.jobs.list(args={"value": 1})
         assert [row.id for row in page.rows] == [good.id]
 
 
@@ -246,7 +246,7 @@ async def test_upgraders_bring_old_payloads_up_step_by_step(db: Database) -> Non
     async with new:
         current = await ship_3.enqueue("8", True)
         await work(new)
-        assert (await new.job(handle.id)).result == "7 False"
+        assert (await new.jobs.get(handle.id)).result == "7 False"
         assert await current.result("30s") == "8 True"
 
 
@@ -263,7 +263,7 @@ async def test_a_payload_that_cannot_be_upgraded_is_a_dead_letter(db: Database, 
         db.execute(f"UPDATE {db.job_table} SET version = 1")
         db.corrupt(spoilt.id, "garbage")
         await work(app)
-        rows = [await app.job(handle.id) for handle in (old, spoilt)]
+        rows = [await app.jobs.get(handle.id) for handle in (old, spoilt)]
     assert [(row.error_code, row.attempt) for row in rows] == [("PAYLOAD_INVALID", 1)] * 2
 
 
@@ -274,8 +274,8 @@ async def test_a_result_over_the_limit_is_a_dead_letter(db: Database) -> None:  
     async with app:
         large, fits = await echo.enqueue_many(["x" * 1000, "x" * 998])
         await work(app)
-        row = await app.job(large.id)
-        assert (await app.job(fits.id)).state is State.COMPLETE
+        row = await app.jobs.get(large.id)
+        assert (await app.jobs.get(fits.id)).state is State.COMPLETE
     assert (row.state, row.error_code, row.attempt, row.result) == (
         State.FAILED,
         "RESULT_TOO_LARGE",
@@ -366,7 +366,7 @@ async def test_a_fork_whose_child_comes_back_is_one_run(db: Database, app: Holdf
     async with app:
         handle = await forks.enqueue()
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         assert await kinds(app, handle.id) == ["queued", "processing", "complete"]
     assert (row.result, row.attempt) == (1, 1)
 
@@ -396,7 +396,7 @@ async def test_child_processes_that_exit_die_or_fork_settle_their_jobs(
     async with app:
         handles = [await task.enqueue() for task in tasks]
         await work(app, concurrency=1)
-        rows = [await app.job(handle.id) for handle in handles]
+        rows = [await app.jobs.get(handle.id) for handle in handles]
     assert [row.state for row in rows] == [State.FAILED, State.FAILED, State.COMPLETE, State.FAILED]
     assert (rows[0].error_code, rows[2].result) == ("EXITED", 1)
 
@@ -415,7 +415,7 @@ async def test_a_job_of_an_unknown_task_stays_queued_for_who_knows_it(db: Databa
         await later.result("30s")
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        row = await other.job(handle.id)
+        row = await other.jobs.get(handle.id)
         assert (row.state, row.attempt, row.task) == (State.QUEUED, 0, "echo")
         await work(shop)
         assert await handle.result("30s") == 1

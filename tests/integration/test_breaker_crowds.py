@@ -12,13 +12,13 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast
-from holdfast.domain.breaker import Breaker, BreakerPolicy, BreakerState
-from holdfast.domain.job import Session
-from holdfast.domain.lanes import Dependency
 from holdfast.engine.engine import Engine
+from holdfast.jobs.job import Session
+from holdfast.jobs.lanes import Dependency
+from holdfast.resilience.breaker import Breaker, BreakerPolicy, BreakerState
 from holdfast.worker.admission import AdmittedJob, LaneAdmission
 from holdfast.worker.dependencies import Dependencies
-from tests.integration.world import new_app
+from tests.apps import new_app
 
 GATEWAY = Dependency("gateway")
 TRIALS = 3
@@ -39,7 +39,7 @@ class Worker:
         return worker
 
     async def beat(self) -> None:
-        await self.guards.tend(self.session)
+        await self.guards.sync(self.session)
 
     async def claim(self) -> list[AdmittedJob]:
         return await self._admitting.claim(self.session, 500)
@@ -58,19 +58,19 @@ async def call(number: int) -> None: ...
 
 
 async def crowd(app: Holdfast, size: int) -> list[Worker]:
-    engine = await app.engine()
+    engine = await app.runtime.engine()
     return await asyncio.gather(*(Worker.start(engine, number) for number in range(size)))
 
 
 async def breaker(app: Holdfast) -> Breaker:
-    [state_of_dependency] = await app.breakers()
+    [state_of_dependency] = await app.breakers.list()
     return state_of_dependency.breaker
 
 
 async def test_thirty_two_workers_that_start_while_it_is_open_change_nothing(app: Holdfast) -> None:  # E20
     async with app:
         await app.tasks["call"].enqueue_many([(number,) for number in range(50)])
-        opened = await app.open_breaker("gateway", duration="1h", reason="by hand")
+        opened = await app.breakers.open("gateway", duration="1h", reason="by hand")
         workers = await crowd(app, 32)
         for _ in range(2):
             await asyncio.gather(*(worker.beat() for worker in workers))
@@ -85,7 +85,7 @@ async def test_of_sixteen_workers_with_five_hundred_jobs_three_try_when_it_is_ha
     async with app:
         await app.tasks["call"].enqueue_many([(number,) for number in range(500)])
         workers = await crowd(app, 16)
-        await app.try_breaker("gateway")
+        await app.breakers.try_("gateway")
         await asyncio.gather(*(worker.beat() for worker in workers))
         assert (await breaker(app)).state is BreakerState.HALF_OPEN
         trying: list[tuple[Worker, AdmittedJob]] = []
@@ -96,10 +96,10 @@ async def test_of_sixteen_workers_with_five_hundred_jobs_three_try_when_it_is_ha
                 (worker, one) for worker, claimed in zip(workers, found, strict=True) for one in claimed
             ]
         assert len(trying) == TRIALS
-        assert len({one.given.trial for _, one in trying if one.given}) == TRIALS
+        assert len({one.permit.trial for _, one in trying if one.permit}) == TRIALS
         for worker, one in trying:
-            assert one.given is not None
-            await worker.guards.leave(one.given, None)
+            assert one.permit is not None
+            await worker.guards.leave(one.permit, None)
         assert (await breaker(app)).state is BreakerState.CLOSED
         await asyncio.gather(*(worker.beat() for worker in workers))
         assert sum(map(len, await asyncio.gather(*(worker.claim() for worker in workers)))) >= 16

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import structlog
 
-from holdfast import Fatal, Holdfast, Retryable, StoreError, logs
+from holdfast import Fatal, Holdfast, Retryable, StoreError
+from holdfast import logging as logs
 from holdfast.redaction import HIDDEN, redact_text
-from tests.integration.world import SOON, Database, new_app, work
+from tests.apps import SOON, Database, new_app, work
 
 CANARY = "c4n4ry-0815-4711"
 Capture = pytest.CaptureFixture[str]
@@ -68,11 +69,11 @@ async def test_no_secret_reaches_a_log_a_traceback_an_event_a_metric_or_a_row(
             await refuse.enqueue(words)
             await wrap.enqueue(words)
         await work(app)
-        events = await app.events(limit=10_000)
+        events = await app.events.list(limit=10_000)
         metrics, _ = await app.metrics.text()
-        rows = (await app.jobs(limit=100)).rows
-        attempts = [attempt for row in rows for attempt in await app.attempts(row.id)]
-        letters = await app.dead_letters(limit=100)
+        rows = (await app.jobs.list(limit=100)).rows
+        attempts = [attempt for row in rows for attempt in await app.jobs.attempts(row.id)]
+        letters = await app.dead_letters.list(limit=100)
     assert len(rows) == len(letters) == 3 * len(SPOKEN)
     said = capsys.readouterr().err
     assert said.count('"event": "job.failed"') == 3 * len(SPOKEN)
@@ -112,7 +113,7 @@ async def test_the_password_of_a_database_that_is_away_is_not_told(
 ) -> None:  # E63
     app = Holdfast("postgresql://" + where.format(CANARY))
     with pytest.raises(StoreError) as refused:
-        await app.engine()
+        await app.runtime.engine()
     assert CANARY not in str(refused.value)
     body, _ = await app.metrics.text()
     assert CANARY not in body.decode() + capsys.readouterr().err
@@ -162,7 +163,7 @@ async def test_every_line_about_an_attempt_has_the_facts_of_the_promise(
 def test_an_application_with_logs_of_its_own_gets_no_secrets_either(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # E63
-    from holdfast.logs import Log
+    from holdfast.logging import Log
 
     Log("holdfast.worker").warning("claim.retrying", reason=SPOKEN[0], headers={"Authorization": CANARY})
     assert "claim.retrying" in caplog.text

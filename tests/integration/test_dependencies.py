@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast import THIS_JOB, Fatal, Holdfast, Job, JobFailed, Retry, Retryable, State
-from holdfast.domain.breaker import BreakerPolicy, BreakerState
-from holdfast.domain.limits import Limit, Limits
+from holdfast.resilience.breaker import BreakerPolicy, BreakerState
+from holdfast.resilience.limits import Limit, Limits
 from holdfast.worker import admission
-from tests.integration.world import new_app, until, working
+from tests.apps import new_app, until, working
 
 QUICK = BreakerPolicy(window=10, min_calls=5, cooldown="300ms", max_cooldown="300ms", votes=1)
 PATIENT = Retry(10, base="10ms", jitter="none", cap="50ms")
@@ -59,7 +59,7 @@ async def test_a_line_that_is_empty_is_not_asked_as_often_as_one_that_is_full(
 
     async with app:
         await convert.enqueue_many([{}] * 100)
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         claim = store.claim
 
         async def claim_and_note(session: Any, lanes: Any, *args: Any, **more: Any) -> Any:
@@ -75,7 +75,7 @@ async def test_a_line_that_is_empty_is_not_asked_as_often_as_one_that_is_full(
         assert asked.count("sweep") <= 5 + 2 * moments
         await sweep.enqueue()
         await app.run_worker(until_idle=True)
-        assert (await app.counts())["complete"] == 101
+        assert (await app.jobs.counts())["complete"] == 101
 
 
 async def test_an_outage_costs_few_calls_and_no_attempt_and_ends_by_itself(
@@ -98,7 +98,7 @@ async def test_an_outage_costs_few_calls_and_no_attempt_and_ends_by_itself(
             service.is_up = True
             for handle in handles:
                 assert await handle.result("20s") == "ok"
-        rows = [await app.job(handle.id) for handle in handles]
+        rows = [await app.jobs.get(handle.id) for handle in handles]
     assert wasted < 45
     assert max(row.attempt for row in rows) <= 4
     assert service.calls - service.refused == 60
@@ -106,14 +106,16 @@ async def test_an_outage_costs_few_calls_and_no_attempt_and_ends_by_itself(
 
 async def until_state(app: Holdfast, state: BreakerState) -> None:
     async def reached() -> bool:
-        return [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] == [state]
+        return [state_of_dependency.breaker.state for state_of_dependency in await app.breakers.list()] == [
+            state
+        ]
 
     await until(reached)
 
 
 async def until_state_of(app: Holdfast, name: str, state: BreakerState) -> None:
     async def reached() -> bool:
-        return state in {o.breaker.state for o in await app.breakers() if o.dependency.name == name}
+        return state in {o.breaker.state for o in await app.breakers.list() if o.dependency.name == name}
 
     await until(reached)
 
@@ -134,7 +136,7 @@ async def test_breakers_tell_of_themselves_in_events(app: Holdfast) -> None:  # 
             for handle in handles:
                 await handle.result("20s")
             await until_state(app, BreakerState.CLOSED)
-        told = [event for event in await app.events(limit=10_000) if event.kind.startswith("breaker")]
+        told = [event for event in await app.events.list(limit=10_000) if event.kind.startswith("breaker")]
     assert [event.kind for event in told][:1] == ["breaker_opened"]
     assert [event.kind for event in told][-1] == "breaker_closed"
     assert {event.meta["dependency"] for event in told} == {"gateway"}
@@ -164,9 +166,9 @@ async def test_fail_fast_ends_jobs_without_a_call(app: Holdfast, declared: str) 
             late = await convert.enqueue(100)
             with pytest.raises(JobFailed):
                 await late.result("30s")
-        row = await app.job(late.id)
+        row = await app.jobs.get(late.id)
         assert (row.error_code, service.calls) == ("GATEWAY_DOWN", before)
-        said = declared or "A service it needs is down; calls to it are stopped for now."
+        said = declared or "A service that the job needs is down; calls to it are stopped for now."
         assert row.error_message == said  # and not that something unexpected went wrong
 
 
@@ -180,8 +182,8 @@ async def test_answers_of_a_healthy_service_never_open_it(app: Holdfast) -> None
     async with app:
         handles = await convert.enqueue_many([{"number": number} for number in range(30)])
         await app.run_worker(until_idle=True)
-        assert {(await app.job(handle.id)).state for handle in handles} == {State.FAILED}
-        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] in (
+        assert {(await app.jobs.get(handle.id)).state for handle in handles} == {State.FAILED}
+        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers.list()] in (
             [],
             [BreakerState.CLOSED],
         )
@@ -208,14 +210,14 @@ async def test_retry_after_holds_the_lane_and_not_one_job_only(app: Holdfast) ->
     async with app:
         first = await convert.enqueue(0)
         async with working(app, concurrency=5):
-            await until(app.holds)
-            held = await app.holds()
+            await until(app.queues.holds)
+            held = await app.queues.holds()
             second = await convert.enqueue(1)
             assert (str(held[0].scope), held[0].cause) == ("dependency gateway", "retry_after")
             assert calls == 1
             assert [await handle.result("30s") for handle in (first, second)] == ["ok", "ok"]
-        assert (await app.job(second.id)).attempt == 1
-        assert (await app.job(first.id)).last_attempt_at > held[0].until  # type: ignore[operator]
+        assert (await app.jobs.get(second.id)).attempt == 1
+        assert (await app.jobs.get(first.id)).last_attempt_at > held[0].until  # type: ignore[operator]
 
 
 async def test_a_task_that_calls_two_services_is_held_by_the_one_that_is_down(app: Holdfast) -> None:  # E20
@@ -240,7 +242,7 @@ async def test_a_task_that_calls_two_services_is_held_by_the_one_that_is_down(ap
             bank.is_up = True
             for handle in handles:
                 assert await handle.result("20s") == "ok"
-        states = {o.dependency.name: o.breaker.state for o in await app.breakers()}
+        states = {o.dependency.name: o.breaker.state for o in await app.breakers.list()}
     assert wasted <= 25
     assert states.get("mail", BreakerState.CLOSED) is BreakerState.CLOSED
 
@@ -254,11 +256,11 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(app: Holdfast) 
         first = await echo.enqueue(1)
         async with working(app):
             assert await first.result("30s") == 1
-            await app.pause("default", reason="deploy", by="ann")
+            await app.queues.pause("default", reason="deploy", by="ann")
             second = await echo.enqueue(2)
             await asyncio.sleep(0.3)
-            assert (await app.job(second.id)).state is State.QUEUED
-            assert await app.resume("default")
+            assert (await app.jobs.get(second.id)).state is State.QUEUED
+            assert await app.queues.resume("default")
             assert await second.result("30s") == 2
 
 
@@ -286,11 +288,11 @@ async def test_a_rate_of_an_owner_puts_jobs_off_without_burning_attempts(app: Ho
     async def convert(number: int) -> None: ...
 
     async with app:
-        handles = await convert.enqueue_many([{"number": number} for number in range(4)], owner="ann")
+        handles = await convert.options(owner="ann").enqueue_many([{"number": number} for number in range(4)])
         async with working(app):
             for handle in handles:
                 await handle.result("20s")
-        rows = [await app.job(handle.id) for handle in handles]
+        rows = [await app.jobs.get(handle.id) for handle in handles]
     assert {row.attempt for row in rows} == {1}
     started = sorted(row.last_attempt_at for row in rows if row.last_attempt_at)
     assert started[-1] - started[0] >= timedelta(seconds=0.4)
@@ -306,7 +308,7 @@ async def test_an_exception_of_our_own_is_no_failure_of_the_dependency(app: Hold
     async with app:
         await convert.enqueue_many([{"number": number} for number in range(20)])
         await app.run_worker(until_idle=True)
-        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers()] in (
+        assert [state_of_dependency.breaker.state for state_of_dependency in await app.breakers.list()] in (
             [],
             [BreakerState.CLOSED],
         )

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import DependencyHeld, Fatal, Holdfast, Retry, StoreUnavailable
-from holdfast.domain.breaker import BreakerPolicy, BreakerState
-from tests.integration.world import new_app, until, working
+from holdfast.engine.tables.dependencies import dependency_states
+from holdfast.resilience.breaker import BreakerPolicy, BreakerState
+from tests.apps import new_app, until, working
 
 QUICK = BreakerPolicy(
     window=4, threshold=0.5, strictly_above=True, cooldown="300ms", trials=2, trials_to_close=2, votes=1
@@ -25,16 +26,14 @@ def make_app(url: str) -> Holdfast:
 
 
 async def state_of(app: Holdfast) -> BreakerState | None:
-    dependency_states = {
-        one.dependency.name: one for one in await (await app.engine()).store.dependency_states()
-    }
-    return dependency_states["bank"].breaker.state if "bank" in dependency_states else None
+    states = {one.dependency.name: one for one in await dependency_states((await app.runtime.engine()).store)}
+    return states["bank"].breaker.state if "bank" in states else None
 
 
 async def fail(app: Holdfast, times: int) -> None:
     for _ in range(times):
         with pytest.raises(ConnectionRefusedError):
-            async with app.dependency_call("bank"):
+            async with app.breakers.guard("bank"):
                 raise ConnectionRefusedError("it is down")
 
 
@@ -57,19 +56,19 @@ async def test_calls_outside_of_a_worker_open_the_breaker_that_workers_share(
     async with app, other:
         await fail(app, 4)
         with pytest.raises(DependencyHeld) as held:  # at once, before the store has heard of it
-            async with app.dependency_call("bank"):
+            async with app.breakers.guard("bank"):
                 pytest.fail("an open breaker lets nothing through")
         assert isinstance(held.value.after, timedelta)
         assert held.value.name == "bank"
         await until_state(app, BreakerState.OPEN)
         with pytest.raises(DependencyHeld):  # another process, which never called it
-            async with other.dependency_call("bank"):
+            async with other.breakers.guard("bank"):
                 pytest.fail("an open breaker lets nothing through")
         # A worker of that dependency takes the trials and closes it, for all of them.
         job = await pay.enqueue()
         async with working(other):
             assert await job.result(timeout=10) == "paid"
-        kinds = [event.kind for event in await app.events(limit=100)]
+        kinds = [event.kind for event in await app.events.list(limit=100)]
         assert "breaker_opened" in kinds
 
 
@@ -83,7 +82,7 @@ async def test_good_trials_close_the_breaker_without_any_worker(store_url: str) 
         async def closed() -> bool:
             nonlocal good
             try:
-                async with app.dependency_call("bank"):
+                async with app.breakers.guard("bank"):
                     good += 1
             except DependencyHeld:
                 pass
@@ -101,7 +100,7 @@ async def test_a_bad_trial_opens_it_again(store_url: str) -> None:  # E21
 
         async def tried() -> bool:
             try:
-                async with app.dependency_call("bank"):
+                async with app.breakers.guard("bank"):
                     raise ConnectionRefusedError("it is down")
             except DependencyHeld:
                 return False
@@ -117,9 +116,9 @@ async def test_what_the_dependency_answers_on_purpose_opens_nothing(store_url: s
     async with app:
         for _ in range(10):
             with pytest.raises(Fatal):
-                async with app.dependency_call("bank"):
+                async with app.breakers.guard("bank"):
                     raise Fatal("no such account", code="NO_ACCOUNT")
-        async with app.dependency_call("bank"):
+        async with app.breakers.guard("bank"):
             pass
 
 
@@ -133,7 +132,7 @@ async def test_a_cancelled_call_tells_nothing_and_gives_its_trial_back(store_url
         async def hang() -> None:
             while not inside.is_set():
                 try:
-                    async with app.dependency_call("bank"):
+                    async with app.breakers.guard("bank"):
                         inside.set()
                         await asyncio.Event().wait()
                 except DependencyHeld:
@@ -143,7 +142,7 @@ async def test_a_cancelled_call_tells_nothing_and_gives_its_trial_back(store_url
         await inside.wait()
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
-        [state_of_dependency] = await (await app.engine()).store.dependency_states()
+        [state_of_dependency] = await dependency_states((await app.runtime.engine()).store)
         assert state_of_dependency.breaker.state is BreakerState.HALF_OPEN
         assert state_of_dependency.breaker.free_trials(state_of_dependency.now) == 2
 
@@ -153,7 +152,7 @@ def test_threads_without_an_event_loop_share_one_guard(store_url: str) -> None: 
 
     def call(_: int) -> str:
         try:
-            with app.dependency_call("bank"):
+            with app.breakers.guard("bank"):
                 raise ConnectionRefusedError("it is down")
         except DependencyHeld:
             return "held"
@@ -169,10 +168,10 @@ def test_threads_without_an_event_loop_share_one_guard(store_url: str) -> None: 
 def test_a_database_that_is_away_delays_no_call(tmp_path: Any) -> None:  # E20
     app = make_app("postgresql://user:password@127.0.0.1:1/none")
     with pytest.raises(StoreUnavailable):
-        app.sync.jobs()
-    with app.dependency_call("bank") as call:
+        app.sync.jobs.list()
+    with app.breakers.guard("bank") as call:
         assert call.dependency.name == "bank"
-    with pytest.raises(ConnectionRefusedError), app.dependency_call("bank"):
+    with pytest.raises(ConnectionRefusedError), app.breakers.guard("bank"):
         raise ConnectionRefusedError("it is down")
     app.sync.close()
 
@@ -182,15 +181,15 @@ def test_nothing_is_left_running_when_the_app_is_closed(store_url: str) -> None:
 
     async def use() -> set[str]:
         async with app:
-            async with app.dependency_call("bank"):
+            async with app.breakers.guard("bank"):
                 pass
             during = {task.get_name() for task in asyncio.all_tasks()}
         assert "dependencies" in during
         return {task.get_name() for task in asyncio.all_tasks()} & {"dependencies"}
 
     assert asyncio.run(use()) == set()
-    with app.dependency_call("bank"):
-        loop = app.portal._loop
+    with app.breakers.guard("bank"):
+        loop = app.runtime.portal._loop
     assert "dependencies" in {task.get_name() for task in asyncio.all_tasks(loop)}
     app.sync.close()
     assert asyncio.all_tasks(loop) == set()

@@ -9,9 +9,11 @@ import sys
 import threading
 import time
 import warnings
+from pathlib import Path
+from typing import Any
 
 from holdfast import Holdfast
-from tests.integration.world import Database, new_app
+from tests.apps import Database, new_app
 
 
 def ship_task(app: Holdfast) -> object:
@@ -59,11 +61,11 @@ def test_loops_side_by_side_have_an_engine_each(db: Database, app: Holdfast) -> 
     engines: list[object] = []
 
     async def other() -> None:
-        engines.append(await app.engine())
+        engines.append(await app.runtime.engine())
         there.set()
         await asyncio.to_thread(here.wait, 20)
         await ship.enqueue(2)  # type: ignore[attr-defined]
-        assert await app.engine() is engines[0]  # nobody has taken it away
+        assert await app.runtime.engine() is engines[0]  # nobody has taken it away
         await app.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(other()))
@@ -72,7 +74,7 @@ def test_loops_side_by_side_have_an_engine_each(db: Database, app: Holdfast) -> 
 
     async def mine() -> None:
         async with app:
-            engines.append(await app.engine())
+            engines.append(await app.runtime.engine())
             await ship.enqueue(1)  # type: ignore[attr-defined]
             here.set()
             await asyncio.to_thread(thread.join, 20)
@@ -141,7 +143,41 @@ def test_an_app_is_opened_again_after_it_was_closed(db: Database) -> None:  # E4
         async with app:
             await ship.enqueue(order)  # type: ignore[attr-defined]
         async with app:
-            assert sum((await app.counts()).values()) == order
+            assert sum((await app.jobs.counts()).values()) == order
 
     for order in (1, 2):
         asyncio.run(once(order))
+
+
+def test_threads_that_enqueue_first_at_the_same_time_share_one_store(tmp_path: Path) -> None:
+    before, interval = writers(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(5):
+            app = Holdfast(f"sqlite:///{tmp_path}/{number}.db")
+
+            @app.task
+            async def send(to: str) -> str:
+                return to
+
+            begin = threading.Barrier(8)
+
+            def enqueue(task: Any = send, begin: threading.Barrier = begin) -> None:
+                begin.wait()
+                task.enqueue_sync("ann")
+
+            threads = [threading.Thread(target=enqueue) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(writers() - before) == 1
+            app.runtime.close_sync()
+            assert writers() == before  # none is left with its connections
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def writers() -> set[threading.Thread]:
+    """The threads that write to files of SQLite."""
+    return {thread for thread in threading.enumerate() if thread.name == "holdfast-sqlite-writer"}

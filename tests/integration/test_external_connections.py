@@ -10,10 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import Holdfast, MoveNotice, State, Transaction
+from holdfast import Holdfast, State
+from holdfast.jobs.job import JobId
+from holdfast.jobs.moves import Kind
+from holdfast.records import MoveNotice, Transaction
+from tests.apps import Database, kinds, new_app, work
 from tests.integration import callers
 from tests.integration.callers import ASYNC, SYNC
-from tests.integration.world import Database, kinds, new_app, work
 
 pytestmark = [pytest.mark.anyio, pytest.mark.service]
 
@@ -49,8 +52,8 @@ def test_two_sync_callers_make_the_same_new_lane_and_neither_waits(
     ship, open_caller = order_task(app), SYNC[name][1]
     with open_caller(db) as one, open_caller(db) as other:
         other.execute("SET LOCAL lock_timeout = '20s'")
-        first = ship.enqueue_sync(1, connection=one.connection)
-        second = ship.enqueue_sync(2, connection=other.connection)  # while the first is open
+        first = ship.options(connection=one.connection).enqueue_sync(1)
+        second = ship.options(connection=other.connection).enqueue_sync(2)  # while the first is open
         other.commit()
         one.commit()
     assert {row[0] for row in db.execute("SELECT id::text FROM holdfast.job")} == {first.id, second.id}
@@ -79,7 +82,7 @@ async def test_the_lanes_of_all_tasks_are_there_when_the_app_is_open(
 ) -> None:  # E43
     order_task(app)
     async with app:
-        assert {(lane.queue, lane.task) for lane in await (await app.engine()).store.lanes()} == {
+        assert {(lane.queue, lane.task) for lane in await (await app.runtime.engine()).store.lanes.all()} == {
             ("default", "ship")
         }
 
@@ -92,9 +95,9 @@ def test_a_caller_with_an_older_snapshot_uses_a_lane_that_was_made_since(
         caller.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         caller.execute("SELECT 1")
         with callers.by_psycopg(db) as other:
-            ship.enqueue_sync(1, connection=other.connection)
+            ship.options(connection=other.connection).enqueue_sync(1)
             other.commit()
-        ship.enqueue_sync(2, connection=caller.connection)
+        ship.options(connection=caller.connection).enqueue_sync(2)
         caller.commit()
     assert (db.count("job"), db.count("lane")) == (2, 1)
 
@@ -105,8 +108,8 @@ def test_a_lane_is_made_in_the_callers_transaction_where_no_other_way_is_left(
     ship = order_task(app)
     with callers.by_psycopg(db) as caller:
         monkeypatch.setattr(psycopg, "connect", _refuse)
-        handle = ship.enqueue_sync(1, connection=caller.connection)
-        ship.enqueue_sync(2, connection=caller.connection)
+        handle = ship.options(connection=caller.connection).enqueue_sync(1)
+        ship.options(connection=caller.connection).enqueue_sync(2)
         caller.commit()
         monkeypatch.undo()
     assert (db.count("job"), db.count("lane")) == (2, 1)
@@ -129,7 +132,7 @@ async def test_a_job_with_a_key_starts_when_its_callers_transaction_commits(db: 
 
     async with app:
         working = asyncio.create_task(app.run_worker(maintenance=False))
-        store: Any = (await app.engine()).store
+        store: Any = (await app.runtime.engine()).store
         async with asyncio.timeout(20):
             while store._notifier._listener is None:  # noqa: ASYNC110 - before it listens there is nothing to hear
                 await asyncio.sleep(0.01)
@@ -151,7 +154,7 @@ def test_a_hook_writes_in_the_transaction_of_a_sync_caller(
     ship, told, open_caller = order_task(app), list[MoveNotice](), SYNC[name][1]
     app.on("queued")(_note(told))
     with open_caller(db) as caller:
-        handle = ship.enqueue_sync(1, connection=caller.connection)
+        handle = ship.options(connection=caller.connection).enqueue_sync(1)
         assert db.notes == []
         caller.commit()
     assert [(moved.kind.name, moved.job_id, moved.attempt) for moved in told] == [("queued", handle.id, 0)]
@@ -176,7 +179,13 @@ def _note(told: list[MoveNotice]) -> Any:
     async def keep(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
         told.extend(moves)
         for moved in moves:
-            await transaction.execute("INSERT INTO note VALUES ($1::text)", moved.job_id)
+            sql = "INSERT INTO note VALUES ($1::text) RETURNING 1 AS first, note.*"
+            [row] = await transaction.execute(sql, moved.job_id)
+            assert (row["first"], row[1], len(row), list(row)) == (1, moved.job_id, 2, [1, moved.job_id])
+            [job] = await transaction.jobs([JobId(moved.job_id)])
+            assert (job.id, job.task, job.state) == (moved.job_id, "ship", State.QUEUED)
+            assert await transaction.note(job.id, Kind.breached, "x", {"n": 1})
+            assert not await transaction.note(job.id, Kind.breached, "x", {"n": 2})
 
     return keep
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import Done, Failed, Holdfast, ReportStatus, Requeue, Retry, Task, UsageError
+from holdfast import Holdfast, Retry, Task, UsageError
 from holdfast.celery import for_celery, split_external_task_id
-from holdfast.domain.outbox import Message
+from holdfast.external import Done, Failed, ReportStatus, Requeue
+from holdfast.outbox.model import Message
+from tests.apps import ONCE, Database, new_app, until, working
 from tests.integration.callers import ASYNC, NOTE, SYNC
 from tests.integration.test_publish import Shop
 from tests.integration.test_transactional_enqueue import _params
-from tests.integration.world import ONCE, Database, new_app, until, working
 
 pytestmark = pytest.mark.anyio
 TOPIC = "grading.request"
@@ -46,7 +47,7 @@ def grade(app: Holdfast) -> Task[..., int]:
 
 
 async def told(app: Holdfast, job_id: str) -> list[Message]:
-    return await app.messages(topic=TOPIC, key=job_id)
+    return await app.outbox.list(topic=TOPIC, key=job_id)
 
 
 async def names(app: Holdfast, job_id: str) -> list[str]:
@@ -55,7 +56,7 @@ async def names(app: Holdfast, job_id: str) -> list[str]:
 
 
 async def look(app: Holdfast) -> int:
-    return await app.external_tasks.look((await app.engine()).store)
+    return await app.runtime.declared.external_tasks.look((await app.runtime.engine()).store)
 
 
 def first(generation: int = 1) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def first(generation: int = 1) -> dict[str, Any]:
 async def test_a_job_and_its_message_are_stored_together(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay", words=2)
     [message] = await told(app, handle.id)
-    deadline = (await app.job(handle.id)).deadline_at
+    deadline = (await app.jobs.get(handle.id)).deadline_at
     assert deadline is not None
     assert json.loads(message.body) == {
         "id": f"{handle.id}.1",
@@ -88,15 +89,15 @@ async def test_a_message_is_not_delivered_after_the_deadline_of_its_job(app: Hol
     in_time = await grade(app).enqueue("an essay")
 
     async def passed() -> bool:
-        deadline = (await app.job(late.id)).deadline_at
-        return deadline is not None and await (await app.engine()).store.now() > deadline
+        deadline = (await app.jobs.get(late.id)).deadline_at
+        return deadline is not None and await (await app.runtime.engine()).store.now() > deadline
 
     await until(passed)
-    await app.run_relay(until_idle=True)
+    await app.outbox.run_relay(until_idle=True)
     assert await told(app, late.id) == []
     [message] = await told(app, in_time.id)
     assert message.state == "published"
-    [event] = [event for event in await app.events(limit=100) if event.kind == "discarded"]
+    [event] = [event for event in await app.events.list(limit=100) if event.kind == "discarded"]
     assert (event.meta["message"], event.meta["by"]) == (f"{late.id}.1", "relay")
     assert "deadline" in event.meta["reason"]
     assert await look(app) == 0  # the sweep ends its job: no second message is made for it
@@ -108,14 +109,14 @@ async def test_a_retry_after_the_deadline_has_a_message_and_a_deadline_of_its_ow
     handle = await grade(app).options(deadline="20ms").enqueue("an essay")
 
     async def failed() -> bool:
-        await (await app.engine()).time_out()
-        return (await app.job(handle.id)).state == "failed"
+        await (await app.runtime.engine()).recovery.time_out()
+        return (await app.jobs.get(handle.id)).state == "failed"
 
     await until(failed)
-    await app.run_relay(until_idle=True)
-    await app.retry(handle.id, by="a person")
+    await app.outbox.run_relay(until_idle=True)
+    await app.jobs.retry(handle.id, by="a person")
     [message] = await told(app, handle.id)
-    row = await app.job(handle.id)
+    row = await app.jobs.get(handle.id)
     assert row.deadline_at is not None
     assert (message.id, message.headers["holdfast-deadline"]) == (
         f"{handle.id}.2",
@@ -128,15 +129,15 @@ async def test_jobs_of_ours_are_not_told_of(app: Holdfast) -> None:  # E45
     async def other() -> None: ...
 
     await other.enqueue()
-    assert await app.messages() == []
+    assert await app.outbox.list() == []
     assert await look(app) == 0
 
 
 async def test_one_that_cannot_be_told_of_is_not_stored(app: Holdfast) -> None:  # E45
     with pytest.raises(UsageError, match="bytes"):
         await grade(app).enqueue("x" * 1_100_000)
-    assert sum((await app.counts()).values()) == 0
-    assert await app.messages() == []
+    assert sum((await app.jobs.counts()).values()) == 0
+    assert await app.outbox.list() == []
 
 
 async def test_a_hook_that_refuses_the_job_takes_its_message_back(app: Holdfast) -> None:  # E45
@@ -146,21 +147,21 @@ async def test_a_hook_that_refuses_the_job_takes_its_message_back(app: Holdfast)
 
     with pytest.raises(RuntimeError, match="the shop is closed"):
         await grade(app).enqueue("an essay")
-    assert await app.messages() == []
+    assert await app.outbox.list() == []
 
 
 async def test_a_persons_retry_and_a_redrive_tell_a_new_errand_with_the_move(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
-    await app.end(handle.id, Failed("UNREADABLE"), **first())
-    await app.retry(handle.id)
+    await app.external.end(handle.id, Failed("UNREADABLE"), **first())
+    await app.jobs.retry(handle.id)
     assert await names(app, handle.id) == [".1", ".2"]
-    await app.end(handle.id, Failed("UNREADABLE"), **first(2))
-    assert await app.redrive(handle.id) == 1
+    await app.external.end(handle.id, Failed("UNREADABLE"), **first(2))
+    assert await app.dead_letters.redrive(ids=handle.id) == 1
     assert await names(app, handle.id) == [".1", ".2", ".3"]
-    assert (await app.end(handle.id, Done(1), **first(2))).answer is ReportStatus.STALE
-    assert (await app.end(handle.id, Done(2), **first(3))).answer is ReportStatus.APPLIED
-    assert (await app.end(handle.id, Done(3), **first(3))).answer is ReportStatus.REPEATED
-    assert (await app.job(handle.id)).result == 2
+    assert (await app.external.end(handle.id, Done(1), **first(2))).answer is ReportStatus.STALE
+    assert (await app.external.end(handle.id, Done(2), **first(3))).answer is ReportStatus.APPLIED
+    assert (await app.external.end(handle.id, Done(3), **first(3))).answer is ReportStatus.REPEATED
+    assert (await app.jobs.get(handle.id)).result == 2
 
 
 async def test_one_that_is_due_later_is_told_of_when_it_is_due(app: Holdfast) -> None:  # E45
@@ -179,11 +180,11 @@ async def test_one_that_is_due_later_is_told_of_when_it_is_due(app: Holdfast) ->
 
 async def test_a_persons_retry_of_one_that_waits_tells_of_it_at_once(app: Holdfast) -> None:  # E45
     handle = await grade(app).options(delay="1h").enqueue("an essay")
-    await app.retry(handle.id)
+    await app.jobs.retry(handle.id)
     assert await names(app, handle.id) == [".1"]
-    await app.begin(handle.id, **first())
-    await app.end(handle.id, Requeue("1h", "not now"), **first())
-    await app.retry(handle.id)
+    await app.external.begin(handle.id, **first())
+    await app.external.end(handle.id, Requeue("1h", "not now"), **first())
+    await app.jobs.retry(handle.id)
     [_, again] = await names(app, handle.id)
     assert again.startswith(".1@")
     assert again.endswith(".0")
@@ -192,7 +193,7 @@ async def test_a_persons_retry_of_one_that_waits_tells_of_it_at_once(app: Holdfa
 async def test_one_that_waits_for_its_key_is_told_of_when_it_may_go(app: Holdfast) -> None:  # E45
     one, two = [await grade(app).options(key="k").enqueue(text) for text in ("one", "two")]
     assert await names(app, one.id) == [".1"]
-    await app.end(one.id, Done(1), **first())
+    await app.external.end(one.id, Done(1), **first())
     async with working(app):
 
         async def is_told() -> bool:
@@ -201,14 +202,14 @@ async def test_one_that_waits_for_its_key_is_told_of_when_it_may_go(app: Holdfas
 
         await until(is_told)
     assert await names(app, two.id) == [".1"]
-    assert (await app.end(two.id, Done(2), **first())).answer is ReportStatus.APPLIED
+    assert (await app.external.end(two.id, Done(2), **first())).answer is ReportStatus.APPLIED
 
 
 async def test_one_that_was_put_back_is_with_whoever_put_it_back(app: Holdfast) -> None:  # E45
     handle = await grade(app).enqueue("an essay")
     for _ in range(3):
-        await app.begin(handle.id, **first())
-        await app.end(handle.id, Requeue("0s", "the breaker is open"), **first())
+        await app.external.begin(handle.id, **first())
+        await app.external.end(handle.id, Requeue("0s", "the breaker is open"), **first())
         await look(app)
     assert await names(app, handle.id) == [".1"]
 
@@ -218,7 +219,9 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
 
     async def lost_and_told(times: int) -> None:
         async def begun() -> bool:
-            return (await app.begin(handle.id, **first(), lease="500ms")).answer is ReportStatus.APPLIED
+            return (
+                await app.external.begin(handle.id, **first(), lease="500ms")
+            ).answer is ReportStatus.APPLIED
 
         async def is_told() -> bool:
             await look(app)
@@ -227,7 +230,7 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
         await until(begun)
         async with working(app):
             await until(is_told)
-        assert (await app.job(handle.id)).crashes == times
+        assert (await app.jobs.get(handle.id)).crashes == times
 
     await lost_and_told(1)  # with the move itself
     await lost_and_told(2)  # when its wait is over
@@ -235,8 +238,8 @@ async def test_one_that_was_lost_with_its_worker_is_told_of_again(app: Holdfast)
     assert one == ".1"
     assert [(other.startswith(".1@"), other.endswith(".0")) for other in others] == [(True, True)] * 2
     # Put back by whoever has it now, it is not told of once more.
-    await app.begin(handle.id, **first())
-    await app.end(handle.id, Requeue("0s", "the breaker is open"), **first())
+    await app.external.begin(handle.id, **first())
+    await app.external.end(handle.id, Requeue("0s", "the breaker is open"), **first())
     await look(app)
     assert len(await told(app, handle.id)) == 3
 
@@ -258,21 +261,21 @@ async def test_what_waits_too_long_is_told_of_again_once_for_each_wait(hasty: Ho
             return len(await told(hasty, handle.id)) >= 3
 
         await until(told_thrice)
-        await hasty.begin(handle.id, **first())
+        await hasty.external.begin(handle.id, **first())
         seen = await names(hasty, handle.id)
     assert seen[0] == ".1"
     assert len({one.partition("@")[2].partition(".")[0] for one in seen[1:]}) == 1  # of one wait
     numbers = [int(one.rpartition(".")[2]) for one in seen[1:]]
     assert numbers == sorted(set(numbers))
     assert numbers[0] >= 1
-    assert (await hasty.end(handle.id, Done(1), **first())).answer is ReportStatus.APPLIED
+    assert (await hasty.external.end(handle.id, Done(1), **first())).answer is ReportStatus.APPLIED
 
 
 async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast) -> None:  # E27 E45
     before = await grade(hasty).enqueue("one")
-    await hasty.pause("default", reason="the graders are on strike")
+    await hasty.queues.pause("default", reason="the graders are on strike")
     handle = await grade(hasty).options(owner="ann").enqueue("two")
-    since = (await hasty.job(before.id)).updated_at
+    since = (await hasty.jobs.get(before.id)).updated_at
 
     async def waited_long() -> bool:
         await look(hasty)
@@ -281,7 +284,7 @@ async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast
     await until(waited_long)
     async with working(hasty):
         assert (await names(hasty, before.id), await names(hasty, handle.id)) == ([".1"], [])
-        await hasty.resume("default")
+        await hasty.queues.resume("default")
 
         async def both_told() -> bool:
             return len(await told(hasty, before.id)) > 1 and bool(await told(hasty, handle.id))
@@ -293,11 +296,11 @@ async def test_what_is_paused_is_not_told_of_until_it_is_resumed(hasty: Holdfast
 
 async def test_what_was_held_is_told_of_at_the_first_look_after_the_hold(app: Holdfast) -> None:  # E27 E45
     await look(app)  # the next thorough one would be in half a minute
-    await app.pause("default", reason="the graders are on strike")
+    await app.queues.pause("default", reason="the graders are on strike")
     handle = await grade(app).enqueue("two")
     await look(app)
     assert await told(app, handle.id) == []
-    await app.resume("default")
+    await app.queues.resume("default")
     await look(app)
     assert await names(app, handle.id) == [".1"]
 
@@ -328,9 +331,9 @@ async def test_a_retry_by_somebody_who_does_not_know_the_task_is_told_of_by_the_
 ) -> None:  # E45
     async with app_of:
         handle = await grade(app_of).enqueue("an essay")
-        await app_of.end(handle.id, Failed("UNREADABLE"), **first())
+        await app_of.external.end(handle.id, Failed("UNREADABLE"), **first())
         async with Holdfast(db.url) as bare:  # `holdfast jobs retry ID --url …`
-            await bare.retry(handle.id)
+            await bare.jobs.retry(handle.id)
         assert await names(app_of, handle.id) == [".1"]
         assert await look(app_of) == 1
         assert await look(app_of) == 0
@@ -364,9 +367,9 @@ def test_it_is_stored_with_its_message_without_an_event_loop_too(
     db: Database, app_of: Holdfast
 ) -> None:  # E45
     handle = grade(app_of).enqueue_sync("an essay")
-    [message] = app_of.sync.messages(key=handle.id)
+    [message] = app_of.sync.outbox.list(key=handle.id)
     assert message.id == f"{handle.id}.1"
-    app_of.portal.close()
+    app_of.runtime.portal.close()
 
 
 @pytest.fixture(params=_params(SYNC))
@@ -383,7 +386,7 @@ def test_it_is_stored_with_its_message_and_the_callers_row_or_not_at_all(shop: S
     grade = declare(shop.app)
     for end, kept in (("rollback", 0), ("commit", 1)):
         with shop.open(shop.db) as caller:
-            grade.enqueue_sync("an essay", connection=caller.connection)
+            grade.options(connection=caller.connection).enqueue_sync("an essay")
             caller.execute(NOTE)
             getattr(caller, end)()
         found = [len(shop.db.notes), *map(shop.db.count, ("job", "outbox"))]
@@ -396,7 +399,7 @@ async def test_it_is_stored_with_its_message_and_the_async_callers_row_or_not_at
     shop, grade = async_shop, declare(async_shop.app)
     for end, kept in (("rollback", 0), ("commit", 1)):
         async with shop.app, shop.open(shop.db) as caller:
-            await grade.enqueue("an essay", connection=caller.connection)
+            await grade.options(connection=caller.connection).enqueue("an essay")
             await caller.execute(NOTE)
             await getattr(caller, end)()
         found = [len(shop.db.notes), *map(shop.db.count, ("job", "outbox"))]
@@ -432,7 +435,7 @@ async def test_a_topic_that_is_not_declared_and_a_task_that_is_ours_are_one_line
         raise AssertionError("it is executed outside")
 
     with pytest.raises(
-        UsageError, match=r"grade are handed to grading.reqest, which is no topic here; .*app.topic"
+        UsageError, match=r"grade are sent to the topic grading.reqest, which is not declared; .*app.topic"
     ):
         await grade.enqueue("an essay")
     with pytest.raises(UsageError, match='declare it with execute="external"'):
@@ -440,7 +443,7 @@ async def test_a_topic_that_is_not_declared_and_a_task_that_is_ours_are_one_line
         @app.task(topic=TOPIC)
         async def ours() -> None: ...
 
-    with pytest.raises(UsageError, match="has encode= and no topic="):
+    with pytest.raises(UsageError, match="has encode= but no topic="):
 
         @app.task(execute="external", encode=for_celery("shop.grade"))
         async def nowhere() -> None: ...

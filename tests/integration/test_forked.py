@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.world import Database
+from tests.apps import Database
 
 PROGRAM = """
 import asyncio, json, os, sys
@@ -32,8 +32,8 @@ def use():
     return [
         attempt(lambda: bool(ship.enqueue_sync(1).id)),
         attempt(lambda: asyncio.run(enqueue())),
-        attempt(lambda: sync.counts()["failed"]),
-        attempt(lambda: app.sync.publish("orders", {}) != ""),
+        attempt(lambda: sync.jobs.counts()["failed"]),
+        attempt(lambda: app.sync.outbox.publish("orders", {}) != ""),
     ]
 
 async def enqueue():

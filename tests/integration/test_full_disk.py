@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Holdfast, StoreUnavailable
 from holdfast.artifacts.files import FileArtifacts
-from holdfast.engine import health_inputs
+from holdfast.health import inputs as health_inputs
 from holdfast.server import api
 from systems.common.parts import Part, create_private
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 def set_most_pages(store: Any, most: int | None) -> None:
     """Let SQLite itself say that the disk is full; None: let it grow again."""
-    connection = store._writer._connection
+    connection = store._database.writer._connection
     most = connection.execute("PRAGMA page_count").fetchone()[0] if most == 0 else most or 1_000_000
     connection.execute(f"PRAGMA max_page_count = {most}")
 
@@ -38,7 +38,7 @@ async def test_readiness_and_health_see_a_full_disk_until_a_write_goes_through(
 
     transport = httpx2.ASGITransport(app=api(app, without_key="loopback"), client=("127.0.0.1", 1))
     async with app, httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         assert (await asking.get("/readyz")).status_code == 200
         set_most_pages(store, 0)
         with pytest.raises(StoreUnavailable, match="no space"):
@@ -46,7 +46,7 @@ async def test_readiness_and_health_see_a_full_disk_until_a_write_goes_through(
         answer = await asking.get("/readyz")
         assert (answer.status_code, answer.text) == (
             503,
-            "the database cannot be written; is its disk full?\n",
+            "the database cannot be written to; is its disk full?\n",
         )
         assert (await asking.get("/api/v1/health")).status_code == 503
         set_most_pages(store, None)
@@ -90,5 +90,5 @@ async def test_a_database_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     file.touch(0o640)
     file.chmod(0o640)
     async with Holdfast(f"sqlite:///{file}") as app:
-        await app.counts()
+        await app.jobs.counts()
     assert mode(file) == 0o640

@@ -12,10 +12,12 @@ import pytest
 
 from holdfast import Holdfast, StoreUnavailable
 from holdfast.cli.doctor import breaker_findings, pause_findings
-from holdfast.domain.health import Level, Thresholds
-from holdfast.engine import health_inputs
+from holdfast.engine.tables.dependencies import dependency_states
+from holdfast.engine.tables.holds import holds_in_force
+from holdfast.health import inputs as health_inputs
+from holdfast.health.judgement import Level, Thresholds
 from holdfast.server import api
-from tests.integration.world import working
+from tests.apps import working
 
 
 @asynccontextmanager
@@ -53,12 +55,12 @@ async def test_an_open_breaker_and_a_pause_are_told_everywhere(app: Holdfast) ->
 
     async with app:
         await send.enqueue()
-        await app.pause("mail", duration="1h", reason="new certificates", by="ada")
-        await app.open_breaker("gateway", duration="1h")
-        store = (await app.engine()).store
+        await app.queues.pause("mail", duration="1h", reason="new certificates", by="ada")
+        await app.breakers.open("gateway", duration="1h")
+        store = (await app.runtime.engine()).store
         checks = {check.name: check for check in (await app.health()).checks}
-        [paused] = pause_findings(await store.holds())
-        [stopped] = breaker_findings(await store.dependency_states())
+        [paused] = pause_findings(await holds_in_force(store))
+        [stopped] = breaker_findings(await dependency_states(store))
     assert (checks["pauses"].level, checks["pauses"].seen) == (Level.PASS, ["queue mail"])
     assert (checks["breakers"].level, checks["breakers"].seen) == (Level.WARN, ["gateway"])
     assert checks["oldest_wait"].level is Level.PASS
@@ -74,7 +76,7 @@ async def test_lost_and_stuck_attempts_are_counted(app: Holdfast) -> None:  # E6
 
     async with app:
         await slow.enqueue_many([{}] * 2)
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         session = await store.open_session("w", timedelta(minutes=1))
         assert len(await store.claim(session, [slow.lane], 2)) == 2
         await asyncio.sleep(0.01)
@@ -96,11 +98,11 @@ async def test_the_doors_for_processes_answer_without_a_key(
             assert (await asking.get("/metrics")).status_code == 401
             assert (await asking.get("/api/v1/health")).status_code == 401
 
-            async def away() -> None:
+            async def away(*_: object, **__: object) -> None:
                 raise StoreUnavailable("cannot reach postgresql://me:hunter2@db")
 
-            store = (await app.engine()).store
-            store.holds = away  # type: ignore[method-assign,assignment]
+            store = (await app.runtime.engine()).store
+            store.transact = away  # type: ignore[method-assign,assignment]
             answer = await asking.get("/readyz")
             assert (answer.status_code, answer.text) == (503, "the database does not answer\n")
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Fatal, Holdfast, MoveNotice, State, Transaction, UsageError
-from holdfast.domain.job import Lane, Settlement
-from holdfast.domain.verdict import Bury, Complete, Failure
-from tests.integration.world import ONCE, SOON, Database, kinds, until, work
+from holdfast import Fatal, Holdfast, State, UsageError
+from holdfast.jobs.job import Lane, Settlement
+from holdfast.jobs.verdict import Bury, Complete, Failure
+from holdfast.records import MoveNotice, Transaction
+from tests.apps import ONCE, SOON, Database, kinds, until, work
 
 pytestmark = pytest.mark.anyio
 
@@ -75,12 +76,12 @@ async def test_a_hook_that_raises_undoes_its_move_and_nothing_is_lost(
 
     async with app:
         handle = await ship.enqueue()
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         session = await store.open_session("worker-1", MINUTE)
         [claimed] = await store.claim(session, [Lane("default", "ship")], 1)
         with pytest.raises(RuntimeError, match="not today"):
             await store.settle([Settlement(claimed.lease, verdict, claimed.attempt)])
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         assert (row.state, row.epoch, db.notes) == (State.PROCESSING, claimed.lease.epoch, [])
         assert await kinds(app, handle.id) == ["queued", "processing"]
         assert db.count("dead_letter") == 0
@@ -89,7 +90,7 @@ async def test_a_hook_that_raises_undoes_its_move_and_nothing_is_lost(
         angry = False
         await work(app)
         assert await kinds(app, handle.id) == ["queued", "processing", "reclaimed", "processing", kind]
-        assert await store.violations() == []
+        assert await store.queries.violations() == []
     assert db.notes == ["hooked"]
 
 
@@ -122,8 +123,8 @@ async def test_hooks_are_told_of_peoples_moves_too(db: Database, app: Holdfast) 
 
     async with app:
         handle = await ship.enqueue()
-        await app.cancel(handle.id)
-        await app.retry(handle.id)
+        await app.jobs.cancel(handle.id)
+        await app.jobs.retry(handle.id)
         await work(app)
     assert told == [(kind, handle.id) for kind in ("queued", "cancelled", "manual_retry")]
 
@@ -164,16 +165,16 @@ async def test_a_hook_that_refuses_one_end_by_deadline_keeps_no_other_alive(app:
 
     refused: set[str] = set()
     async with app:
-        handles = await ship.enqueue_many([(number,) for number in range(12)], deadline="1ms")
+        handles = await ship.options(deadline="1ms").enqueue_many([(number,) for number in range(12)])
         refused |= {handles[0].id, handles[7].id}
-        engine = await app.engine()
-        late = (await app.job(handles[-1].id)).deadline_at
+        engine = await app.runtime.engine()
+        late = (await app.jobs.get(handles[-1].id)).deadline_at
 
         async def is_late() -> bool:
             return late is not None and await engine.store.now() > late
 
         await until(is_late)
-        assert await engine.time_out() == 10
-        assert {row.id for row in (await app.jobs(state="queued")).rows} == refused
+        assert await engine.recovery.time_out() == 10
+        assert {row.id for row in (await app.jobs.list(state="queued")).rows} == refused
         refused.clear()
-        assert await engine.time_out() == 2
+        assert await engine.recovery.time_out() == 2

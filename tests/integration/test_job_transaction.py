@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from holdfast import Holdfast, LeaseLost, State, current_job
-from tests.integration.world import SOON, Database, kinds, new_app, until, work
+from tests.apps import SOON, Database, kinds, new_app, until, work
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def expire_sessions(db: Database, app: Holdfast) -> int:
         db.execute("UPDATE holdfast.session SET expires_at = now() - interval '1 hour'")
     else:
         db.execute("UPDATE holdfast_session SET expires_mono = 0")
-    return await (await app.engine()).reclaim()
+    return await (await app.runtime.engine()).recovery.reclaim()
 
 
 async def test_the_users_write_and_the_completion_commit_together(
@@ -43,13 +43,13 @@ async def test_the_users_write_and_the_completion_commit_together(
         job = current_job()
         async with job.transaction(result={"paid": order}) as connection:
             await write(connection, NOTE.format("paid"))
-            seen.append((db.notes, (await app.job(job.id)).state))
-        seen.append((db.notes, (await app.job(job.id)).state))
+            seen.append((db.notes, (await app.jobs.get(job.id)).state))
+        seen.append((db.notes, (await app.jobs.get(job.id)).state))
 
     async with app:
         handle = await pay.enqueue(7)
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         assert await kinds(app, handle.id) == ["queued", "processing", "complete"]
     assert seen == [([], "processing"), (["paid"], "complete")]
     assert (row.state, row.result, row.attempt) == (State.COMPLETE, {"paid": 7}, 1)
@@ -69,7 +69,7 @@ async def test_a_handler_that_raises_inside_the_block_leaves_neither(
     async with app:
         handle = await pay.enqueue()
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
     assert (row.state, row.attempt, db.notes) == (State.COMPLETE, 3, ["attempt 3"])
 
 
@@ -86,7 +86,7 @@ async def test_what_the_handler_does_after_the_block_cannot_undo_the_end(
     async with app:
         handle = await pay.enqueue()
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         assert await kinds(app, handle.id) == ["queued", "processing", "complete"]
     assert (row.state, row.result, row.attempt, db.notes) == (State.COMPLETE, 1, 1, ["paid"])
 
@@ -97,7 +97,7 @@ async def test_a_lost_lease_rolls_the_users_write_back(db: Database, app: Holdfa
 
     async def is_taken_away() -> bool:
         job = current_job()
-        row = await app.job(job.id)
+        row = await app.jobs.get(job.id)
         return (row.epoch, row.state) != (job.epoch, State.PROCESSING)
 
     @app.task(retry=SOON)
@@ -126,7 +126,7 @@ async def test_a_lost_lease_rolls_the_users_write_back(db: Database, app: Holdfa
         assert db.notes == []
         looked.set()
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         seen = await kinds(app, handle.id)
     assert [(error.job_id, error.epoch < row.epoch) for error in lost] == [(handle.id, True)]
     assert (row.state, row.attempt, db.notes) == (State.COMPLETE, 2, ["attempt 2"])
@@ -146,7 +146,7 @@ async def test_a_cancel_during_the_block_wins_and_the_write_is_gone(postgres_url
         try:
             async with job.transaction() as connection:
                 await write(connection, NOTE.format("paid"))
-                await app.cancel(job.id)
+                await app.jobs.cancel(job.id)
         except LeaseLost as error:
             lost.append(error.job_id)
             raise
@@ -154,7 +154,7 @@ async def test_a_cancel_during_the_block_wins_and_the_write_is_gone(postgres_url
     async with app:
         handle = await pay.enqueue()
         await work(app)
-        assert (await app.job(handle.id)).state is State.CANCELLED
+        assert (await app.jobs.get(handle.id)).state is State.CANCELLED
     assert (lost, db.notes) == ([handle.id], [])
 
 

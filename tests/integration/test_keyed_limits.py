@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from holdfast import Holdfast, Limit, Limits, UsageError
-from holdfast.domain.job import JobSpec, Lane, NewJob, Settlement
-from holdfast.domain.verdict import Complete, Release
+from holdfast import Holdfast, Limits, UsageError
+from holdfast.jobs.job import JobSpec, Lane, NewJob, Settlement
+from holdfast.jobs.verdict import Complete, Release
+from holdfast.policies import Limit
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemIds
-from tests.integration.postgres_lanes import session, stores
-from tests.integration.world import Database, new_app, work
+from tests.apps import Database, new_app, work
+from tests.stores.postgres.lanes import session, stores
 
 pytestmark = pytest.mark.anyio
 
@@ -46,10 +47,10 @@ async def test_of_one_owner_so_many_run_at_a_time(db: Database, app: Holdfast) -
 
     async with app:
         for owner in ("ann", "bob"):
-            await report.enqueue_many([(owner,)] * 10, owner=owner)
+            await report.options(owner=owner).enqueue_many([(owner,)] * 10)
         free = await report.enqueue_many([("nobody",)] * 10)
         await work(app, concurrency=20)
-        assert (await app.counts())["complete"] == 30
+        assert (await app.jobs.counts())["complete"] == 30
         assert (await free[0].job()).key is None
     assert (meter.most["ann"], meter.most["bob"]) == (2, 2)
     assert meter.most["nobody"] > 2
@@ -67,11 +68,11 @@ async def test_of_one_key_so_many_run_at_a_time(db: Database, app: Holdfast) -> 
         await meter.run(f"post {account}")
 
     async with app:
-        await sync.enqueue_many([("a",)] * 9, key="a")
-        await sync.enqueue_many([("b",)] * 9, key="b", owner="ann")
-        await post.enqueue_many([("c",)] * 3, key="c")
+        await sync.options(key="a").enqueue_many([("a",)] * 9)
+        await sync.options(key="b", owner="ann").enqueue_many([("b",)] * 9)
+        await post.options(key="c").enqueue_many([("c",)] * 3)
         await work(app, concurrency=20)
-        assert (await app.counts())["complete"] == 21
+        assert (await app.jobs.counts())["complete"] == 21
     assert dict(meter.most) == {"a": 3, "b": 3, "post c": 1}
 
 
@@ -88,7 +89,7 @@ async def test_many_workers_never_run_more_of_a_key_than_it_has_slots(postgres_u
             holder = await session(store)
             while done < 200:
                 claimed = await store.claim(holder, [lane], 2)
-                seen.append((await store.counts())["processing"])
+                seen.append((await store.queries.counts())["processing"])
                 ends = [Settlement(one.lease, Complete("1"), one.attempt) for one in claimed]
                 if len(ends) == 2:
                     ends[0] = Settlement(claimed[0].lease, Release(), claimed[0].attempt)
@@ -120,6 +121,6 @@ async def test_a_key_of_its_own_and_a_limit_per_owner_do_not_go_together(
 def test_a_queue_has_no_limit_of_so_many_per_owner() -> None:  # E26
     app = new_app("memory://")
     with pytest.raises(
-        UsageError, match=r"per_owner\.concurrency cannot be said of a queue; set it on the task"
+        UsageError, match=r"per_owner\.concurrency cannot be set on a queue; set it on the task"
     ):
         app.queue("mail", Limits(per_owner=Limit(concurrency=2)))

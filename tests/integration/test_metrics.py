@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Retryable, UsageError
-from holdfast.engine.health_inputs import MOST
+from holdfast import THIS_JOB, Fatal, Holdfast, Job, Retry, Retryable, UsageError, __version__
+from holdfast.health.inputs import MOST
 from holdfast.metrics.names import FAMILIES
-from tests.integration.world import SOON, Database, new_app, until, work, working
+from tests.apps import SOON, Database, new_app, until, work, working
 
 Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -55,6 +55,8 @@ async def test_a_queue_has_a_sample_while_nothing_waits_in_it(app: Holdfast) -> 
     async with app:
         seen = await scrape(app)
     assert (value(seen, "queue_depth", queue="mail"), value(seen, "jobs_active", queue="mail")) == (0, 0)
+    assert value(seen, "queue_lag_seconds", queue="mail") == 0
+    assert value(seen, "build_info", version=__version__) == 1
 
 
 async def test_the_names_begin_with_the_prefix_that_is_set() -> None:  # E62
@@ -130,6 +132,9 @@ async def test_gauges_tell_what_waits_runs_and_comes_later(app: Holdfast) -> Non
             seen = await scrape(app)
             assert value(seen, "queue_depth", queue="slow") == 2
             assert value(seen, "jobs_delayed") == 1
+            lag = value(seen, "queue_lag_seconds", queue="slow")
+            assert lag is not None
+            assert 0 < lag < 60
             go.set()
 
 
@@ -147,13 +152,13 @@ async def test_peoples_retries_and_lost_workers_are_counted(app: Holdfast) -> No
         handle = await fails.enqueue()
         other = await fails.enqueue()
         await work(app)
-        await app.retry(handle.id)
-        await app.redrive(other.id)
-        store = (await app.engine()).store
-        session = await store.open_session("lost", app.settings.lease)
+        await app.jobs.retry(handle.id)
+        await app.dead_letters.redrive(ids=other.id)
+        store = (await app.runtime.engine()).store
+        session = await store.open_session("lost", app.runtime.settings.lease)
         assert len(await store.claim(session, [fails.lane], 5)) == 2
         await store.close_session(session)
-        assert await (await app.engine()).reclaim() == 2
+        assert await (await app.runtime.engine()).recovery.reclaim() == 2
         seen = await scrape(app)
     assert value(seen, "manual_retry_total") == 2
     assert value(seen, "retries_scheduled_total", type="manual") == 1
@@ -171,7 +176,7 @@ async def test_a_dependencys_calls_and_breaker_are_told(app: Holdfast) -> None: 
         await call.enqueue_many([{}] * 3)
         await work(app)
         assert value(await scrape(app), "breaker_state", dependency="gateway") in (0, None)
-        await app.open_breaker("gateway", duration="1h")
+        await app.breakers.open("gateway", duration="1h")
         seen = await scrape(app)
         assert value(seen, "dependency_latency_seconds_count", dependency="gateway") == 3
         assert value(seen, "breaker_state", dependency="gateway") == 2
@@ -187,8 +192,8 @@ async def test_a_second_scrape_does_not_ask_the_store_again(app: Holdfast) -> No
     asked = 0
 
     async with app:
-        store = (await app.engine()).store
-        stats = store.stats
+        store = (await app.runtime.engine()).store
+        stats = store.queries.stats
 
         async def counted(most: int) -> Any:
             nonlocal asked
@@ -196,7 +201,7 @@ async def test_a_second_scrape_does_not_ask_the_store_again(app: Holdfast) -> No
             assert most == MOST
             return await stats(most)
 
-        store.stats = counted  # type: ignore[method-assign]
+        store.queries.stats = counted  # type: ignore[method-assign]
         await asyncio.gather(*(app.metrics.text() for _ in range(20)))
         await app.metrics.text()
     assert asked == 1
@@ -211,14 +216,14 @@ async def test_a_store_that_is_away_leaves_the_gauges_out_and_keeps_the_counters
     async with app:
         app.metrics  # noqa: B018 - counts from here on
         await quick.enqueue()
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
 
         async def hangs(most: int) -> Any:
             from holdfast import StoreUnavailable
 
             raise StoreUnavailable("away")
 
-        store.stats = hangs  # type: ignore[method-assign]
+        store.queries.stats = hangs  # type: ignore[method-assign]
         seen = await scrape(app)
     assert value(seen, "jobs_delayed") is None
     assert value(seen, "jobs_created_total", task="quick", queue="default") == 1
@@ -248,11 +253,11 @@ async def test_events_behind_a_long_transaction_have_a_lag(postgres_url: str) ->
         held = other.transaction()
         await held.start()
         await other.execute("SELECT pg_current_xact_id()")  # it may write, as far as anybody knows
-        seen = await app.events()
+        seen = await app.events.list()
         await send.enqueue()
-        assert await app.events() == seen  # the reader waits for it …
+        assert await app.events.list() == seen  # the reader waits for it …
         assert (value(await scrape(app), "event_lag_seconds") or 0) > 0
         await held.rollback()
         await other.close()
         assert value(await scrape(app), "event_lag_seconds") == 0
-        assert len(await app.events()) > len(seen)  # … and misses nothing
+        assert len(await app.events.list()) > len(seen)  # … and misses nothing

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast import Holdfast, StoreUnavailable, UsageError
-from holdfast.engine import health_inputs
+from holdfast.health import inputs as health_inputs
 from holdfast.maintenance.tasks import Maintenance
 from holdfast.metrics import port as port_module
 from holdfast.metrics.port import LONGEST_HEAD, Port
@@ -16,7 +16,7 @@ from holdfast.metrics.port import LONGEST_HEAD, Port
 
 @pytest.fixture
 async def watched(app: Holdfast) -> AsyncIterator[tuple[Holdfast, int]]:
-    async with app, Port(app.metrics, app.engine).open("127.0.0.1", 0) as port:
+    async with app, Port(app.metrics, app.runtime.engine).open("127.0.0.1", 0) as port:
         yield app, port
 
 
@@ -50,7 +50,7 @@ async def test_a_scrape_a_pulse_and_readiness_are_answered(
 
 async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E65
     app, port = watched
-    assert await ask(port, get("/maintenance")) == (200, "no duties are done here\n")
+    assert await ask(port, get("/maintenance")) == (200, "no maintenance runs in this process\n")
     outcomes, tired = [None, StoreUnavailable("cannot reach postgresql://me:hunter2@db")], asyncio.Event()
 
     async def sweep() -> None:
@@ -60,9 +60,9 @@ async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E
         if (error := outcomes.pop(0)) is not None:
             raise error
 
-    maintenance = Maintenance(await app.engine())
+    maintenance = Maintenance(await app.runtime.engine())
     maintenance.add("sweep", 0.01, sweep)
-    await app.pause("stuck", kind="maintenance")
+    await app.queues.pause("stuck", kind="maintenance")
     running = asyncio.create_task(maintenance.run())
     async with asyncio.timeout(20):
         await tired.wait()
@@ -74,20 +74,20 @@ async def test_each_duty_has_a_line(watched: tuple[Holdfast, int]) -> None:  # E
     [stuck] = [line for line in text.splitlines() if line.startswith("stuck: every ")]
     assert stuck.endswith("done 0 times, failed 0 times; paused")
     why = "cannot reach postgresql://me:***@db"
-    assert sweeping == f"sweep: every 0.01 s, done 1 times, failed 1 times; the last time: {why}"
-    assert await ask(port, get("/maintenance")) == (200, "no duties are done here\n")
+    assert sweeping == f"sweep: every 0.01 s, done 1 times, failed 1 times; last error: {why}"
+    assert await ask(port, get("/maintenance")) == (200, "no maintenance runs in this process\n")
 
 
 async def test_a_store_that_is_away_makes_it_not_ready_and_not_dead(
     watched: tuple[Holdfast, int],
 ) -> None:  # E65
     app, port = watched
-    store = (await app.engine()).store
+    store = (await app.runtime.engine()).store
 
-    async def away() -> None:
+    async def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("cannot reach postgresql://me:hunter2@db")
 
-    store.holds = away  # type: ignore[method-assign,assignment]
+    store.transact = away  # type: ignore[method-assign,assignment]
     assert await ask(port, get("/readyz")) == (503, "the database does not answer\n")
     assert (await ask(port, get("/livez")))[0] == 200
 
@@ -97,8 +97,12 @@ async def test_a_store_that_hangs_makes_it_not_ready_within_a_second(
 ) -> None:  # E65
     monkeypatch.setattr(port_module, "PATIENCE", 3600.0)  # the port itself hangs up on nobody before
     app, port = watched
-    store = (await app.engine()).store
-    store.holds = asyncio.Event().wait  # type: ignore[method-assign,assignment]
+    store = (await app.runtime.engine()).store
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    store.transact = hang  # type: ignore[method-assign,assignment]
     assert health_inputs.READY_WITHIN == 1
     assert (await ask(port, get("/readyz")))[0] == 503
 
@@ -135,5 +139,5 @@ async def test_whoever_says_nothing_is_hung_up_on(
 async def test_a_port_that_is_taken_is_told_in_one_line(watched: tuple[Holdfast, int]) -> None:
     app, port = watched
     with pytest.raises(UsageError, match=f"--metrics-port {port} on 127.0.0.1: .*; choose another"):
-        async with Port(app.metrics, app.engine).open("127.0.0.1", port):
+        async with Port(app.metrics, app.runtime.engine).open("127.0.0.1", port):
             pass

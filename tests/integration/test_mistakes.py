@@ -5,7 +5,7 @@ SCRIPTS a program that has to run as a process of its own. The words are those t
 may not do while a worker runs it belongs here, too.
 
 Elsewhere: where a handler that raises says its file and line (test_tracebacks.py), other ways to have no main guard
-(e2e/test_main_guard.py), other waits for jobs (test_waiting_handlers.py), other blocked loops (unit/test_watchdog.py).
+(e2e/test_main_guard.py), other waits for jobs (test_waiting_handlers.py), other blocked loops (worker/test_watchdog.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import pytest
 import sqlalchemy
 
 import holdfast
-from holdfast import Handle, Holdfast, JobFailed, current_job
+from holdfast import Handle, Holdfast, JobFailed, current_job, policies
 from holdfast.cli import main
 from holdfast.errors import HoldfastError
 from holdfast.redaction import redact_text
-from tests.integration.world import new_app, work
+from tests.apps import new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +90,7 @@ class World:
         try:
             await handle.result()
         except JobFailed:
-            failure = (await self.app.attempts(handle.id))[-1].failure
+            failure = (await self.app.jobs.attempts(handle.id))[-1].failure
             assert failure is not None
             raise HoldfastError(f"{failure.code}: {failure.detail}") from None
 
@@ -170,15 +170,18 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     "no argument": (lambda w: w.send.enqueue(), "send() needs the argument to; it takes: to, copies"),
     "too many arguments": (
         lambda w: w.send.enqueue("a", 1, 2),
-        "takes 2 arguments by place but 3 were given",
+        "takes 2 positional arguments but 3 were given",
     ),
     "an argument twice": (lambda w: w.send.enqueue("a", to="b"), "two values for the argument to"),
     "a wrong type": (lambda w: w.send.enqueue(5), "Expected `str`, got `int` - at `$.to`"),
     "an unknown argument": (
         lambda w: w.send.enqueue("a", subject="x"),
-        "no argument subject, and enqueue has no such option; its arguments are: to, copies; the options are: connection,",
+        "send() has no argument subject; its arguments are: to, copies",
     ),
-    "a misspelled option": (lambda w: w.send.enqueue("a", dely="1m"), "did you mean delay?"),
+    "a misspelled option": (
+        lambda w: w.send.enqueue("a", dely="1m"),
+        "did you mean delay? It is an option: send.options(delay=…)",
+    ),
     "a misspelled argument": (lambda w: w.send.enqueue("a", copys=2), "did you mean copies?"),
     "an unknown option": (lambda w: w.send.options(dely="1m"), "no option dely; did you mean delay?"),
     "a job that is not asked for": (lambda w: w.send.enqueue("a", job=1), "no argument job"),
@@ -239,7 +242,7 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     ),
     "two starts": (
         lambda w: w.send.options(delay="1s", run_at=datetime.now(UTC)).enqueue("a"),
-        "run_at and delay both say when it may start; drop one",
+        "run_at and delay both set when it may start; drop one",
     ),
     "a wrong priority": (
         lambda w: w.send.options(priority="urgent").enqueue("a"),
@@ -263,7 +266,7 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         lambda w: w.send.enqueue_many({"to": "ann"}),
         "give it a list of calls of send()",
     ),
-    "an id for many": (lambda w: w.send.enqueue_many(["a"], id="x"), "an id names one job"),
+    "an id for many": (lambda w: w.send.options(id="x").enqueue_many(["a"]), "id= is for one job"),
     "anything as connection": (
         lambda w: w.send.options(connection=object()).enqueue("a"),
         "so pass a connection of",
@@ -277,7 +280,7 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         "pass the connection of `with engine.begin()",
     ),
     "an engine to publish on": (
-        lambda w: w.app.publish("news", {}, connection=_engine(w)),
+        lambda w: w.app.outbox.publish("news", {}, connection=_engine(w)),
         "pass the connection of `with engine.begin()",
     ),
     # -- declaring
@@ -349,18 +352,18 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         lambda w: hf.Retry(3, backoff="exponential"),
         "it is a curve, e.g. table([…]) or fixed(…)",
     ),
-    "an empty table": (lambda w: hf.table([]), "a table is a list of at least one delay"),
+    "an empty table": (lambda w: policies.table([]), "a table is a list of at least one delay"),
     "exceptions by name": (lambda w: hf.Retry(3, never=["x"]), "it is a list of exception types"),
     "a rate without time": (lambda w: hf.Limits(rate="100"), 'write a count and a time, e.g. "100/min"'),
     "a breaker that is none": (lambda w: w.app.dependency("bank", breaker="yes"), "it is a BreakerPolicy(…)"),
-    "a share as percent": (lambda w: hf.BreakerPolicy(threshold=50), "threshold is 50; it is"),
-    "a wrong day": (lambda w: hf.Window(days="mo-fr", start="08:00", end="18:00"), 'e.g. "mon-fri"'),
+    "a share as percent": (lambda w: policies.BreakerPolicy(threshold=50), "threshold is 50; it is"),
+    "a wrong day": (lambda w: policies.Window(days="mo-fr", start="08:00", end="18:00"), 'e.g. "mon-fri"'),
     "a wrong time of day": (
-        lambda w: hf.Window(start="8", end="18:00"),
+        lambda w: policies.Window(start="8", end="18:00"),
         'it is a time of day, "00:00" to "24:00"',
     ),
     "a wrong zone": (
-        lambda w: hf.Window(start="08:00", end="18:00", zone="Europe/Berlim"),
+        lambda w: policies.Window(start="08:00", end="18:00", zone="Europe/Berlim"),
         "did you mean Europe/Berlin?",
     ),
     "a wrong cron": (
@@ -410,24 +413,30 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     ),
     "a file that is no database": (_not_a_database, "restore it or choose another file"),
     # -- verbs
-    "an unknown job": (lambda w: w.app.job("nope"), "no job has the id nope; `holdfast jobs list` shows"),
-    "a misspelled filter": (lambda w: w.app.jobs(stat="queued"), "no filter stat; did you mean state?"),
+    "an unknown job": (
+        lambda w: w.app.jobs.get("nope"),
+        "no job has the id nope; `holdfast jobs list` shows",
+    ),
+    "a misspelled filter": (lambda w: w.app.jobs.list(stat="queued"), "no filter stat; did you mean state?"),
     "an unknown state": (
-        lambda w: w.app.jobs(state="done"),
+        lambda w: w.app.jobs.list(state="done"),
         "a state is one of queued, processing, complete",
     ),
-    "a page of nothing": (lambda w: w.app.jobs(limit=0), "limit is 0; it is a whole number, 1 to 10000"),
+    "a page of nothing": (lambda w: w.app.jobs.list(limit=0), "limit is 0; it is a whole number, 1 to 10000"),
     "other arguments for a retry": (
-        lambda w: w.app.retry(w.job.id, args={"x": 1}),
+        lambda w: w.app.jobs.retry(w.job.id, args={"x": 1}),
         "no argument x; it takes: to, copies",
     ),
-    "a retry of what waits": (lambda w: w.app.redrive(rate=0), "rate is 0; it is a number, 0.001 to"),
+    "a retry of what waits": (
+        lambda w: w.app.dead_letters.redrive(rate=0),
+        "rate is 0; it is a number, 0.001 to",
+    ),
     "a discard without reason": (
-        lambda w: w.app.discard(reason=""),
+        lambda w: w.app.dead_letters.discard(reason=""),
         "say why these dead letters are discarded",
     ),
     "a pause of a wrong length": (
-        lambda w: w.app.pause("default", duration="x"),
+        lambda w: w.app.queues.pause("default", duration="x"),
         "duration: 'x' is not a duration; write",
     ),
     "queues as text": (lambda w: w.app.run_worker(queues="mail"), 'it is a list of names, e.g. ["default"]'),
@@ -439,20 +448,16 @@ CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     ),
     "a timeout that is none": (lambda w: w.job.result(timeout="x"), "timeout: 'x' is not a duration; write"),
     "no job here": (lambda w: current_job(), "call it in a task that a worker runs"),
-    "a misspelled verb": (
-        lambda w: w.app.sync.retri(w.job.id),
-        "app.sync has no verb retri; did you mean retry?",
-    ),
     "a webhook to a private address": (
-        lambda w: w.app.create_webhook("http://10.0.0.1/hook"),
+        lambda w: w.app.webhooks.create("http://10.0.0.1/hook"),
         "not a public one; HOLDFAST_OUTBOUND_ALLOW opens networks of your own",
     ),
     "a webhook that is no URL": (
-        lambda w: w.app.create_webhook("ftp://x/"),
+        lambda w: w.app.webhooks.create("ftp://x/"),
         "it must begin with https:// or http://",
     ),
     "a webhook for an unknown event": (
-        lambda w: w.app.create_webhook("https://1.1.1.1/", events=["completed"]),
+        lambda w: w.app.webhooks.create("https://1.1.1.1/", events=["completed"]),
         "no event 'completed'; did you mean complete?",
     ),
     # -- inside a handler
@@ -491,7 +496,7 @@ POSTGRES_CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         "create it, then run `holdfast migrate`",
     ),
     "a webhook without a key": (
-        lambda w: w.app.create_webhook("https://1.1.1.1/"),
+        lambda w: w.app.webhooks.create("https://1.1.1.1/"),
         "need a key; set HOLDFAST_SECRET, the same in every process of this app; make one with python -c",
     ),
 }
@@ -528,7 +533,7 @@ async def _missed(world: World, calls: dict[str, tuple[Callable[[World], Any], s
                 missed[name] = "nothing was said"
             elif words not in _sentence(error):
                 missed[name] = f"{type(error).__name__}: {error}"
-    if world.app._portal is not None:
+    if world.app.runtime._portal is not None:
         world.app.sync.close()
     return missed
 
@@ -575,8 +580,8 @@ COMMANDS: dict[str, tuple[int, str]] = {
     "jobs list --url postgresql://u:hunter2@127.0.0.1:1/x": (5, "cannot be reached; is it running?"),
     "jobs show": (2, "Missing argument 'ID'"),
     "jobs show nope": (4, "no job has the id nope; `holdfast jobs list` shows"),
-    "jobs retry 01a1eed2-51ea-76a7-b748-862d49fa7694": (4, "`holdfast jobs list` shows those there are"),
-    "jobs reclaim": (2, "name the app that has them: --app pkg.module:name"),
+    "jobs retry 01a1eed2-51ea-76a7-b748-862d49fa7694": (4, "`holdfast jobs list` shows the existing ones"),
+    "jobs reclaim": (2, "name the app with --app pkg.module:name"),
     "worker": (2, "Missing argument 'APP'"),
     "worker shop_app": (2, "does not name an app; say pkg.module:name"),
     "worker shop_ap:app": (2, "no module 'shop_ap' (tried to import shop_ap); did you mean shop_app"),
@@ -593,20 +598,23 @@ COMMANDS: dict[str, tuple[int, str]] = {
     "worker shop_empty:app": (2, "this app has no tasks, so there is nothing to run; import the modules"),
     "worker shop_app:app --queues=": (2, "--queues names no queue; leave it out to serve all"),
     "worker shop_app:app --concurrency 0": (2, "0 is not in the range x>=1"),
-    "serve shop_app:app --host 0.0.0.0 --no-auth": (2, "drop it and make a key: `holdfast keys create`"),
+    "serve shop_app:app --host 0.0.0.0 --no-auth": (
+        2,
+        "leave it out and create a key: `holdfast keys create`",
+    ),
     "serve shop_app:app --rate fast": (2, 'write a count and a time, e.g. "100/min"'),
-    "explain nope": (4, "`holdfast jobs list` shows those there are"),
-    "dead show nope": (4, "`holdfast dead list` shows those there are"),
+    "explain nope": (4, "`holdfast jobs list` shows the existing ones"),
+    "dead show nope": (4, "`holdfast dead list` shows the existing ones"),
     "dead discard": (2, "Missing option '--reason'"),
     "queues pause default --for soon": (2, 'is not a duration; write "30s"'),
     "keys create --role boss": (2, "it is one of viewer, owner, operator, admin"),
-    "keys revoke nope": (4, "`holdfast keys list` shows those there are"),
+    "keys revoke nope": (4, "`holdfast keys list` shows the existing ones"),
     "webhooks create ftp://x": (2, "it must begin with https:// or http://"),
     "webhooks create http://10.0.0.1/": (2, "HOLDFAST_OUTBOUND_ALLOW opens networks of your own"),
-    "webhooks test nope": (4, "`holdfast webhooks list` shows those there are"),
+    "webhooks test nope": (4, "`holdfast webhooks list` shows the existing ones"),
     "webhooks test {webhook}": (1, "so nothing was sent; start one: holdfast worker MODULE:APP"),
-    "operations show nope": (4, "`holdfast operations list` shows those there are"),
-    "outbox show nope": (4, "`holdfast outbox list` shows those there are"),
+    "operations show nope": (4, "`holdfast operations list` shows the existing ones"),
+    "outbox show nope": (4, "`holdfast outbox list` shows the existing ones"),
     "doctor --url mysql://db": (2, "'mysql' is not a store; use sqlite:///file.db"),
     "simulate --scenario nope": (2, "no scenario 'nope'; there are: bad-worker"),
     "simulate --task x": (2, "name it by --file"),
@@ -680,9 +688,9 @@ async def main():
     async with app:
         await invoice.enqueue()
         worker = asyncio.create_task(app.run_worker(concurrency=1))
-        while not any(one.waiting for one in await app.workers()):
+        while not any(one.waiting for one in await app.queues.workers()):
             await asyncio.sleep(0.05)
-        [waiting] = (await app.jobs(task="render")).rows
+        [waiting] = (await app.jobs.list(task="render")).rows
         for words in (["doctor"], ["explain", waiting.id]):
             command = [sys.executable, "-m", "holdfast", *words, "--url", "sqlite:///jobs.db"]
             print((await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)).stdout, file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, UnknownJob, UsageError
-from tests.integration.world import Database, kinds, new_app
+from tests.apps import Database, kinds, new_app
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ async def test_many_processes_that_note_the_same_at_once_have_noted_it_once(
     async with app, others[0], others[1], others[2]:
         ids = [(await app.tasks["shoot"].enqueue()).id for _ in range(10)]
         for job_id in ids:
-            notes = [one.note(job_id, "breached", name="SUCCESS", credits=5) for one in (app, *others)]
+            notes = [one.events.note(job_id, "breached", name="SUCCESS", credits=5) for one in (app, *others)]
             assert sorted(await asyncio.gather(*notes)) == [False, False, False, True]
             assert await kinds(app, job_id) == ["queued", "breached"]
 
@@ -38,9 +38,11 @@ async def test_many_processes_that_note_the_same_at_once_have_noted_it_once(
 async def test_a_note_without_an_event_loop_is_the_same(app: Holdfast) -> None:  # E76
     async with app:
         job_id = (await app.tasks["shoot"].enqueue()).id
-        assert await asyncio.to_thread(lambda: app.sync.note(job_id, "compensated", name="x", credits=1))
+        assert await asyncio.to_thread(
+            lambda: app.sync.events.note(job_id, "compensated", name="x", credits=1)
+        )
         assert await kinds(app, job_id) == ["queued", "compensated"]
-    app.portal.close()
+    app.runtime.portal.close()
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,9 @@ async def test_what_cannot_be_noted_is_told_in_one_line(
     async with app:
         job_id = (await app.tasks["shoot"].enqueue()).id
         with pytest.raises(UsageError) as refused:
-            await app.note(job_id, kind, **({"name": "SUCCESS"} | said))
+            await app.events.note(job_id, kind, **({"name": "SUCCESS"} | said))
         assert words in str(refused.value)
         assert "\n" not in str(refused.value)
         assert await kinds(app, job_id) == ["queued"]
         with pytest.raises(UnknownJob):
-            await app.note("nobody", "breached", name="SUCCESS")
+            await app.events.note("nobody", "breached", name="SUCCESS")

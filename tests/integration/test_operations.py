@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from holdfast import Holdfast, Retry
-from holdfast.domain.operation import Progress
+from holdfast.engine.operation import Progress
 from holdfast.maintenance.operations import OperationRunner
-from tests.integration.world import ONCE, Database, new_app, until, work, working
+from tests.apps import ONCE, Database, new_app, until, work, working
 
 pytestmark = pytest.mark.anyio
 
@@ -26,20 +26,22 @@ async def test_a_worker_redrives_what_an_operation_says(db: Database, app: Holdf
     async with app:
         handles = await shoot.enqueue_many(range(70))
         await work(app)
-        assert await app.count_dead_letters(task="shoot") == 70
+        assert await app.dead_letters.count(task="shoot") == 70
         broken = False
-        begun = await app.operate("redrive", task="shoot", ids=[handle.id for handle in handles[:60]])
+        begun = await app.operations.begin(
+            "redrive", task="shoot", ids=[handle.id for handle in handles[:60]]
+        )
         async with working(app):
-            await until(lambda: app.count(state="complete"))
+            await until(lambda: app.jobs.count(state="complete"))
             await until(lambda: _is(app, begun.id, Progress.DONE))
             assert await handles[0].result("30s") == 0
-        ended = await app.operation(begun.id)
+        ended = await app.operations.get(begun.id)
         assert (ended.matched, ended.done, ended.refused) == (60, 60, 0)
-        assert await app.count_dead_letters() == 10
+        assert await app.dead_letters.count() == 10
 
 
 async def _is(app: Holdfast, operation_id: str, progress: Progress) -> bool:
-    return (await app.operation(operation_id)).progress is progress
+    return (await app.operations.get(operation_id)).progress is progress
 
 
 async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:  # E66
@@ -53,14 +55,16 @@ async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:
             if app is apps[0]:
                 await shoot.enqueue_many(range(200))
     async with apps[0], apps[1], apps[2]:
-        begun = [await apps[0].operate("cancel", ids=None, task="shoot", by=name) for name in ("a", "b")]
-        maintenance = [OperationRunner(await app.engine()) for app in apps]
+        begun = [
+            await apps[0].operations.begin("cancel", ids=None, task="shoot", by=name) for name in ("a", "b")
+        ]
+        maintenance = [OperationRunner(await app.runtime.engine()) for app in apps]
         async with asyncio.timeout(30):
             while not all([await _is(apps[0], one.id, Progress.DONE) for one in begun]):
                 await asyncio.gather(*(duty.run() for duty in maintenance))
-        ended = [await apps[0].operation(one.id) for one in begun]
+        ended = [await apps[0].operations.get(one.id) for one in begun]
         assert sum(one.done for one in ended) == 200
-        events = await apps[0].events(limit=10_000)
+        events = await apps[0].events.list(limit=10_000)
         assert sorted(e.job_id for e in events if e.kind == "cancelled") == sorted(
             e.job_id for e in events if e.kind == "queued"
         )
@@ -72,10 +76,10 @@ async def test_a_paused_duty_lets_operations_wait(db: Database, app: Holdfast) -
 
     async with app:
         await shoot.options(delay="1h").enqueue()
-        await app.pause("operations", kind="maintenance")
-        begun = await app.operate("cancel")
+        await app.queues.pause("operations", kind="maintenance")
+        begun = await app.operations.begin("cancel")
         async with working(app):
             await asyncio.sleep(1.2)  # two turns of the duty
             assert await _is(app, begun.id, Progress.RUNNING)
-            await app.resume("operations", kind="maintenance")
+            await app.queues.resume("operations", kind="maintenance")
             await until(lambda: _is(app, begun.id, Progress.DONE))

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from holdfast import Fatal, Holdfast, UsageError
-from holdfast.engine import plugins
+from holdfast.engine.tables import bookmarks
 from holdfast.errors import StoreUnavailable
+from holdfast.tasks import plugins
 from holdfast.webhooks import notifiers
 from holdfast.webhooks.notifiers import NotifierFeed
-from tests.integration.world import ONCE, Database, new_app, until, working
+from tests.apps import ONCE, Database, new_app, until, working
 from tests.plugin_packages import acme, forgotten, installed_package, wheel  # noqa: F401 - fixtures
 
 ENTRY_POINTS = """
@@ -96,10 +97,10 @@ def make(db: Database, tmp_path: Path) -> Callable[[str], Holdfast]:
 
 async def bookmarked(app: Holdfast, name: str) -> None:
     """Wait until the notifier has begun to listen."""
-    store = (await app.engine()).store
+    store = (await app.runtime.engine()).store
 
     async def begun() -> bool:
-        return await store.bookmark(f"notifier.{name}") is not None
+        return await bookmarks.get(store, f"notifier.{name}") is not None
 
     await until(begun)
 
@@ -139,9 +140,9 @@ async def test_a_notifier_is_called_in_the_order_of_the_log_by_one_of_many_proce
     async with app, other, working(app), working(other):
         await bookmarked(app, "ears")
         for _ in range(20):
-            await app.tasks["work"].enqueue(owner="ann")
+            await app.tasks["work"].options(owner="ann").enqueue()
         await enough(noisy.heard, 60)
-        events = {event.id: event for event in await app.events() if event.job_id}
+        events = {event.id: event for event in await app.events.list() if event.job_id}
     assert [notice.id for notice in noisy.heard] == sorted(events)  # each once, and none is missing
     assert {notice.kind for notice in noisy.heard} == {"queued", "processing", "complete"}
     assert {(notice.task, notice.owner) for notice in noisy.heard} == {("work", "ann")}
@@ -182,21 +183,21 @@ async def test_an_event_whose_bookmark_was_lost_is_told_again_under_the_same_id(
     """As by a process that is killed between the call and the bookmark."""
     app = make('{ ears = ["queued"] }')
     async with app:
-        engine = await app.engine()
-        await NotifierFeed(engine, lambda: app.policies.notifiers).run()  # it begins here
+        engine = await app.runtime.engine()
+        await NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers).run()  # it begins here
         handle = await app.tasks["work"].enqueue()
-        killed = NotifierFeed(engine, lambda: app.policies.notifiers)
+        killed = NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers)
         with monkeypatch.context() as patch:
-            patch.setattr(killed._lead, "is_ours", always)
+            patch.setattr(killed._leader, "is_ours", always)
 
-            async def dies(name: str, **steps: Any) -> bool:
+            async def dies(store: Any, name: str, **steps: Any) -> bool:
                 raise StoreUnavailable("the process is gone")
 
-            patch.setattr(engine.store, "move_bookmark", dies)
+            patch.setattr(bookmarks, "move", dies)
             with pytest.raises(StoreUnavailable):
                 await killed.run()
-        next_one = NotifierFeed(engine, lambda: app.policies.notifiers)
-        monkeypatch.setattr(next_one._lead, "is_ours", always)
+        next_one = NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers)
+        monkeypatch.setattr(next_one._leader, "is_ours", always)
         await next_one.run()
         await next_one.run()
     first, again = noisy.heard
@@ -220,7 +221,7 @@ async def test_a_notifier_that_misbehaves_holds_up_nothing_else(
     app = make(f'{{ {name} = ["queued"] }}')
     async with app, working(app):
         await bookmarked(app, name)
-        later = [await app.tasks["work"].enqueue(delay="300ms") for _ in range(3)]
+        later = [await app.tasks["work"].options(delay="300ms").enqueue() for _ in range(3)]
         for handle in later:  # promoted by maintenance, beside the call
             await handle.result(timeout=20)
         if name != "endless":
@@ -235,18 +236,18 @@ async def test_events_wait_for_a_notifier_that_cannot_be_loaded(
 ) -> None:  # E19
     app = make('{ missing = ["queued"] }')
     async with app:
-        engine = await app.engine()
-        await NotifierFeed(engine, lambda: app.policies.notifiers).run()
+        engine = await app.runtime.engine()
+        await NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers).run()
         handle = await app.tasks["work"].enqueue()
-        broken = NotifierFeed(engine, lambda: app.policies.notifiers)
-        broken._lead.is_ours = always  # type: ignore[method-assign]
+        broken = NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers)
+        broken._leader.is_ours = always  # type: ignore[method-assign]
         for _ in range(3):
             await broken.run()
         assert [line["when"] for line in lines] == ["loading"]
         sys.modules["noisy_plugins"].not_there = noisy.ears  # type: ignore[attr-defined] # a new version
         plugins.notifier.cache_clear()
-        mended = NotifierFeed(engine, lambda: app.policies.notifiers)
-        mended._lead.is_ours = always  # type: ignore[method-assign]
+        mended = NotifierFeed(engine, lambda: app.runtime.declared.policies.notifiers)
+        mended._leader.is_ours = always  # type: ignore[method-assign]
         await mended.run()
     assert [notice.job_id for notice in noisy.heard] == [handle.id]
 
@@ -272,7 +273,7 @@ async def test_a_file_with_a_wrong_notifier_is_refused(
 
 # -- transports ---------------------------------------------------------------------------------------------------------
 async def relayed(app: Holdfast, condition: Callable[[], bool]) -> None:
-    relaying = asyncio.create_task(app.run_relay())
+    relaying = asyncio.create_task(app.outbox.run_relay())
     try:
 
         async def holds() -> bool:
@@ -292,12 +293,12 @@ async def test_messages_of_a_topic_leave_by_the_transport_that_its_scheme_names(
     app = new_app(db.url)
     app.topic("orders", to=f"spool://{folder}", suffix=".order", base="20ms")
     async with app:
-        ids = [await app.publish("orders", {"order": number}) for number in range(3)]
-        relaying = asyncio.create_task(app.run_relay(until_idle=True))
+        ids = [await app.outbox.publish("orders", {"order": number}) for number in range(3)]
+        relaying = asyncio.create_task(app.outbox.run_relay(until_idle=True))
         await asyncio.sleep(0)
         folder.mkdir()  # it was away
         await asyncio.wait_for(relaying, 20)
-        assert [message.state for message in await app.messages()] == ["published"] * 3
+        assert [message.state for message in await app.outbox.list()] == ["published"] * 3
     found = {file.name: json.loads(file.read_bytes()) for file in folder.iterdir()}
     assert found == {f"{name}.order": {"order": number} for number, name in enumerate(ids)}
 
@@ -310,9 +311,9 @@ async def test_no_message_is_lost_to_a_transport_that_misbehaves(
     app = new_app(db.url)
     app.topic("orders", to=f"{scheme}://x", base="20ms")
     async with app:
-        await app.publish("orders", {"order": 1})
+        await app.outbox.publish("orders", {"order": 1})
         await relayed(app, lambda: bool(lines))
-        [message] = await app.messages()
+        [message] = await app.outbox.list()
     assert message.state == "waiting"
     assert {line["plugin"] for line in lines} == {scheme}
     assert lines[0]["instead"] == "its messages wait"
@@ -321,5 +322,5 @@ async def test_no_message_is_lost_to_a_transport_that_misbehaves(
 @pytest.mark.usefixtures("acme")
 def test_a_scheme_that_nothing_brings_is_refused_with_those_that_are_near() -> None:  # E19
     app = Holdfast("memory://")
-    with pytest.raises(UsageError, match="'spol' is no kind of target; did you mean spool"):
+    with pytest.raises(UsageError, match="'spol' is not a kind of target; did you mean spool"):
         app.topic("orders", to="spol:///tmp")

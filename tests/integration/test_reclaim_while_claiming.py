@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, State
-from tests.integration.world import Database, kinds, new_app, work
+from tests.apps import Database, kinds, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def test_a_lone_worker_without_duties_recovers_a_lost_workers_job(
 
     async with app:
         handle = await ship.enqueue()
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         lost = await store.open_session("killed", timedelta(minutes=1))
         assert len(await store.claim(lost, [ship.lane], 1)) == 1
         await store.close_session(lost)  # as if its time had run out
@@ -45,15 +45,15 @@ async def test_it_looks_only_as_often_as_the_setting_says(
     async def ship() -> None: ...
 
     async with app:
-        engine = await app.engine()
-        reclaim = engine.reclaim
+        engine = await app.runtime.engine()
+        reclaim = engine.recovery.reclaim
 
         async def counted() -> int:
             nonlocal looks
             looks += 1
             return await reclaim()
 
-        monkeypatch.setattr(engine, "reclaim", counted)
+        monkeypatch.setattr(engine.recovery, "reclaim", counted)
         for _ in range(3):
             await ship.enqueue()
             await work(app, maintenance=False)

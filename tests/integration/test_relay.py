@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.domain.health import Thresholds
-from holdfast.domain.outbox import Delivered, Delivery, Lag, Message, MessageState, Undelivered
 from holdfast.errors import StoreUnavailable
-from holdfast.relay import pauses, relay, route
-from holdfast.relay.relay import StaleMessages
-from holdfast.transports.memory import Box, box
+from holdfast.health.judgement import Thresholds
+from holdfast.outbox.model import Delivered, Delivery, Lag, Message, MessageState, Undelivered
+from holdfast.outbox.relay import pauses, relay, route
+from holdfast.outbox.relay.relay import StaleMessages
+from holdfast.outbox.transports.memory import Box, box
 
 TOPIC = "orders"
 
@@ -41,7 +41,7 @@ async def app(request: pytest.FixtureRequest, store_url: str, target: Box) -> As
 
 async def relayed(app: Holdfast, seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
-        await app.run_relay(until_idle=True)
+        await app.outbox.run_relay(until_idle=True)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
@@ -69,15 +69,15 @@ def failing(target: Box, times: dict[str, int], failure: Undelivered) -> None:
 
 async def test_everything_arrives_once_and_in_order_of_its_key(app: Holdfast, target: Box) -> None:  # E44
     for n in range(130):
-        await app.publish(TOPIC, f"{n % 3}-{n}", key=str(n % 3))
+        await app.outbox.publish(TOPIC, f"{n % 3}-{n}", key=str(n % 3))
     await relayed(app)
     by_key: dict[str | None, list[int]] = defaultdict(list)
     for message in target.messages:
         by_key[message.key].append(message.number)
     assert len(target.messages) == 130
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
-    assert await app.messages(state="waiting") == []
-    assert len(await app.messages(state="published", limit=200)) == 130
+    assert await app.outbox.list(state="waiting") == []
+    assert len(await app.outbox.list(state="published", limit=200)) == 130
 
 
 async def test_one_that_is_refused_holds_up_its_key_and_nobody_else(
@@ -85,14 +85,14 @@ async def test_one_that_is_refused_holds_up_its_key_and_nobody_else(
 ) -> None:  # E44
     failing(target, {"a1": 3}, Undelivered("not now"))
     for body in ("a1", "a2", "b1", "a3", "b2"):
-        await app.publish(TOPIC, body, key=body[0])
-    await app.publish(TOPIC, "no key")
+        await app.outbox.publish(TOPIC, body, key=body[0])
+    await app.outbox.publish(TOPIC, "no key")
     await relayed(app)
     arrived = bodies(target.messages)
     assert sorted(arrived) == ["a1", "a2", "a3", "b1", "b2", "no key"]
     assert [body for body in arrived if body[0] == "a"] == ["a1", "a2", "a3"]
     assert arrived.index("b2") < arrived.index("a1")
-    tries = {bodies([one])[0]: one.tries for one in await app.messages()}
+    tries = {bodies([one])[0]: one.tries for one in await app.outbox.list()}
     assert tries["a2"] == 0  # it was never tried while it stood behind
 
 
@@ -101,34 +101,34 @@ async def test_a_poison_message_is_parked_with_its_reason_and_lets_others_pass( 
 ) -> None:
     failing(target, {"a1": 99}, Undelivered("unroutable: nobody wants it", lasting=True))
     for body in ("a1", "a2"):
-        await app.publish(TOPIC, body, key="a")
+        await app.outbox.publish(TOPIC, body, key="a")
     await relayed(app)
     assert bodies(target.messages) == ["a2"]
-    [parked] = await app.messages(state="parked")
+    [parked] = await app.outbox.list(state="parked")
     assert (bodies([parked]), parked.error, parked.tries) == (["a1"], "unroutable: nobody wants it", 1)
     target.clear()
-    await app.replay_message(parked.id)
+    await app.outbox.replay(parked.id)
     await relayed(app)
     assert bodies(target.messages) == ["a1"]
 
 
 async def test_tries_are_bounded_and_the_last_error_is_kept(app: Holdfast, target: Box) -> None:  # E44
     failing(target, {"a": 99}, Undelivered("it is always wrong"))
-    await app.publish(TOPIC, "a")
+    await app.outbox.publish(TOPIC, "a")
     await relayed(app)
-    [parked] = await app.messages()
+    [parked] = await app.outbox.list()
     assert (parked.state, parked.tries, parked.error) == (MessageState.PARKED, 4, "it is always wrong")
 
 
 async def test_in_a_strict_topic_a_parked_message_holds_up_its_key(app: Holdfast, target: Box) -> None:  # E44
     failing(target, {"a1": 99}, Undelivered("no", lasting=True))
     for body in ("a1", "a2", "b1"):
-        await app.publish("strict", body, key=body[0])
+        await app.outbox.publish("strict", body, key=body[0])
     await relayed(app)
     assert bodies(target.messages) == ["b1"]
     target.clear()
-    [parked] = await app.messages(state="parked")
-    await app.replay_message(parked.id)
+    [parked] = await app.outbox.list(state="parked")
+    await app.outbox.replay(parked.id)
     await relayed(app)
     assert bodies(target.messages) == ["a1", "a2"]
 
@@ -145,19 +145,19 @@ async def test_while_the_target_is_away_nothing_is_lost_blamed_or_blocked(  # E4
 
     target.answer = away
     for n in range(70):
-        await app.publish(TOPIC, f"m{n}", key="k" if n % 2 else None)
-    relaying = asyncio.create_task(app.run_relay(until_idle=True))
+        await app.outbox.publish(TOPIC, f"m{n}", key="k" if n % 2 else None)
+    relaying = asyncio.create_task(app.outbox.run_relay(until_idle=True))
 
     async def was_asked() -> bool:
         return asked > 40
 
     await until(was_asked)
-    await app.publish(TOPIC, "meanwhile")  # nobody who publishes waits for a broker
+    await app.outbox.publish(TOPIC, "meanwhile")  # nobody who publishes waits for a broker
     target.clear()
     async with asyncio.timeout(20):
         await relaying
     assert len(target.messages) == 71
-    sent = await app.messages(limit=100)
+    sent = await app.outbox.list(limit=100)
     assert all(message.tries == 0 for message in sent)
     assert sum(message.unreached for message in sent) >= asked  # how often that was is known
     keyed = [message.number for message in target.messages if message.key]
@@ -174,11 +174,11 @@ async def test_the_lag_and_what_is_parked_can_be_watched(app: Holdfast, target: 
     text, _ = await app.metrics.text()
     assert "\nholdfast_outbox_lag_seconds " not in text.decode()
     assert (await relay_check(app))[0] == "pass"
-    await app.publish(TOPIC, "poison")
+    await app.outbox.publish(TOPIC, "poison")
     await relayed(app)
     level, said = await relay_check(app)
-    assert (level, said.split(":")[0]) == ("warn", "1 messages are parked")
-    await app.publish("nobody's", "waits")
+    assert (level, said.split(":")[0]) == ("warn", "1 message is parked")
+    await app.outbox.publish("nobody's", "waits")
     level, said = await relay_check(app, outbox_lag=timedelta())
     assert (level, said.partition(" has")[0]) == ("warn", "a message of topic nobody's")
     app.metrics.gauges._stale_at = 0.0
@@ -196,16 +196,16 @@ async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
     app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E27 E44
     for module in (pauses, route):
-        monkeypatch.setattr(module, "LOOK_EVERY", 0.02)
-    await app.pause("relay", kind="maintenance", reason="the broker moves", by="ada")
-    await app.publish(TOPIC, "kept")
+        monkeypatch.setattr(module, "READ_EVERY", 0.02)
+    await app.queues.pause("relay", kind="maintenance", reason="the broker moves", by="ada")
+    await app.outbox.publish(TOPIC, "kept")
     await relayed(app)  # it does not wait for the pause to end
     assert target.messages == []
-    relaying = asyncio.create_task(app.run_relay())
+    relaying = asyncio.create_task(app.outbox.run_relay())
     await asyncio.sleep(0.1)
     assert target.messages == []
-    assert (await app.messages(state="waiting"))[0].tries == 0
-    assert await app.resume("relay", kind="maintenance")
+    assert (await app.outbox.list(state="waiting"))[0].tries == 0
+    assert await app.queues.resume("relay", kind="maintenance")
     async with asyncio.timeout(20):
         while bodies(target.messages) != ["kept"]:  # noqa: ASYNC110 - the box tells nobody
             await asyncio.sleep(0.01)
@@ -216,9 +216,9 @@ async def test_a_paused_relay_delivers_nothing_until_it_is_resumed(
 async def test_two_relays_bring_everything_in_order_of_its_key(app: Holdfast, target: Box) -> None:  # E44
     failing(target, {f"{n}": 1 for n in range(0, 200, 7)}, Undelivered("once"))
     for n in range(200):
-        await app.publish(TOPIC, f"{n}", key=str(n % 10))
+        await app.outbox.publish(TOPIC, f"{n}", key=str(n % 10))
     async with asyncio.timeout(30):
-        await asyncio.gather(app.run_relay(until_idle=True), app.run_relay(until_idle=True))
+        await asyncio.gather(app.outbox.run_relay(until_idle=True), app.outbox.run_relay(until_idle=True))
     assert len({message.id for message in target.messages}) == len(target.messages) == 200
     for key in map(str, range(10)):
         numbers = [message.number for message in target.messages if message.key == key]
@@ -227,7 +227,7 @@ async def test_two_relays_bring_everything_in_order_of_its_key(app: Holdfast, ta
 
 async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box) -> None:  # E44
     """And by the many that were there before it began: a full batch is followed at once."""
-    app.settings = Holdfast("memory://", outbox_poll="1h", outbox_batch=5).settings
+    app.runtime.settings = Holdfast("memory://", outbox_poll="1h", outbox_batch=5).runtime.settings
     came = asyncio.Event()
     waiting = [str(n) for n in range(23)]
 
@@ -238,13 +238,13 @@ async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box)
 
     target.answer = note
     for body in waiting:
-        await app.publish(TOPIC, body, key="one after another")
-    relaying = asyncio.create_task(app.run_relay())
+        await app.outbox.publish(TOPIC, body, key="one after another")
+    relaying = asyncio.create_task(app.outbox.run_relay())
     async with asyncio.timeout(20):
         await came.wait()
     for body in ("first", "second"):
         came.clear()
-        await app.publish(TOPIC, body)
+        await app.outbox.publish(TOPIC, body)
         async with asyncio.timeout(20):
             await came.wait()
     relaying.cancel()
@@ -253,9 +253,9 @@ async def test_a_waiting_relay_is_woken_by_a_message(app: Holdfast, target: Box)
 
 
 async def test_a_relay_that_is_told_to_end_gives_back_what_it_has(app: Holdfast, target: Box) -> None:  # E44
-    engine = await app.engine()
+    engine = await app.runtime.engine()
     taken = asyncio.Event()
-    made = app.make_relay(engine)
+    made = app.runtime.make_relay(engine)
 
     class Stuck:
         async def open(self) -> None: ...
@@ -266,14 +266,14 @@ async def test_a_relay_that_is_told_to_end_gives_back_what_it_has(app: Holdfast,
             return []
 
     made._routes[0]._transport = Stuck()
-    await app.publish(TOPIC, "mine", key="k")
+    await app.outbox.publish(TOPIC, "mine", key="k")
     running = asyncio.create_task(made.run())
     async with asyncio.timeout(20):
         await taken.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     async with asyncio.timeout(20):  # not after thirty seconds
-        await app.run_relay(until_idle=True)
+        await app.outbox.run_relay(until_idle=True)
     assert bodies(target.messages) == ["mine"]
 
 
@@ -281,7 +281,7 @@ async def test_a_transport_that_hangs_or_breaks_costs_a_try_and_not_the_relay(  
     app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "DELIVER_WITHIN", 0.2)
-    made = app.make_relay(await app.engine())
+    made = app.runtime.make_relay(await app.runtime.engine())
     real = made._routes[0]._transport
     moods = iter(["hang", "raise"])
 
@@ -297,7 +297,7 @@ async def test_a_transport_that_hangs_or_breaks_costs_a_try_and_not_the_relay(  
             return await real.deliver(messages)
 
     made._routes[0]._transport = Moody()
-    await app.publish(TOPIC, "mine")
+    await app.outbox.publish(TOPIC, "mine")
     async with asyncio.timeout(20):
         await made.run(until_idle=True)
     assert bodies(target.messages) == ["mine"]
@@ -307,26 +307,26 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_the_relay(  # E44
     app: Holdfast, target: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route, "STORE_REST", 0.01)
-    store = (await app.engine()).store
-    left = {"take_messages": 2, "messages_delivered": 3, "next_message": 2, "lags": 1}
+    store = (await app.runtime.engine()).store
+    left = {"take": 2, "delivered": 3, "next_due": 2, "transact": 1}
 
-    def breaking(name: str) -> None:
-        real = getattr(store, name)
+    def breaking(part: object, name: str) -> None:
+        real = getattr(part, name)
 
-        async def call(*args: object) -> object:
+        async def call(*args: object, **options: object) -> object:
             left[name] -= 1
             if left[name] >= 0:
                 raise StoreUnavailable("the database is away")
-            return await real(*args)
+            return await real(*args, **options)
 
-        monkeypatch.setattr(store, name, call)
+        monkeypatch.setattr(part, name, call)
 
     for name in left:
-        breaking(name)
-    await app.publish(TOPIC, "mine")
+        breaking(store if name == "transact" else store.outbox, name)
+    await app.outbox.publish(TOPIC, "mine")
     await relayed(app)
     assert bodies(target.messages) == ["mine"]  # once: the mark was repeated, not the message
-    assert max(left["take_messages"], left["messages_delivered"]) < 0
+    assert max(left["take"], left["delivered"]) < 0
 
 
 def test_a_topic_that_waits_too_long_is_told_of_once_in_a_while(
@@ -342,11 +342,11 @@ def test_a_topic_that_waits_too_long_is_told_of_once_in_a_while(
     watch = StaleMessages(frozenset({"a"}), timedelta(seconds=60))
     fresh, stale = timedelta(seconds=59), timedelta(seconds=61)
     lags = [Lag("a", 3, 0, stale), Lag("b", 1, 0, stale), Lag("c", 1, 0, fresh), Lag("d", 0, 2, None)]
-    assert watch.look(lags, 0.0) == ["a", "b"]
-    assert watch.look(lags, 30.0) == []
-    assert watch.look(lags, 60.0) == ["a", "b"]
+    assert watch.check(lags, 0.0) == ["a", "b"]
+    assert watch.check(lags, 30.0) == []
+    assert watch.check(lags, 60.0) == ["a", "b"]
     assert said[0][0] == "outbox.stale"
     assert said[0][1] | {"hint": ""} == {"topic": "a", "waiting": 3, "oldest_seconds": 61, "hint": ""}
     assert "declares no target" in said[1][1]["hint"]
-    assert watch.look([], 61.0) == []
-    assert watch.look(lags, 62.0) == ["a", "b"]
+    assert watch.check([], 61.0) == []
+    assert watch.check(lags, 62.0) == ["a", "b"]

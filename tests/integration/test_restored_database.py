@@ -12,11 +12,13 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast import Event, Holdfast, SchemaMismatch
+from devservices.postgres import Postgres
+from holdfast import Holdfast
+from holdfast.errors import SchemaMismatch
+from holdfast.records import Event
 from holdfast.stores.postgres.event_numbers import keep_growing
+from tests.apps import Database, new_app, work
 from tests.integration import callers
-from tests.integration.world import Database, new_app, work
-from tests.services.postgres import Postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +62,7 @@ def restore(programs: Path, source: str, target: str) -> None:
 
 async def all_events(app: Holdfast, after: int = 0) -> list[Event]:
     found: list[Event] = []
-    while page := await app.events(after=found[-1].id if found else after, limit=3):
+    while page := await app.events.list(after=found[-1].id if found else after, limit=3):
         found += page
     return found
 
@@ -84,7 +86,7 @@ async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
     moved, ship = shop(empty_postgres)
     with callers.by_psycopg(Database(empty_postgres)) as caller:
         with pytest.raises(SchemaMismatch, match=r"restored from a dump.*run `holdfast migrate`"):
-            ship.enqueue_sync(4, connection=caller.connection)
+            ship.options(connection=caller.connection).enqueue_sync(4)
         caller.rollback()
     async with moved:  # opening it is enough
         assert await all_events(moved) == old  # all of them can be read
@@ -95,17 +97,19 @@ async def test_events_go_on_behind_those_that_a_dump_has_brought_along(
         both = await all_events(moved)
         assert both == old + new
         assert [event.id for event in both] == sorted({event.id for event in both})
-        store = (await moved.engine()).store
-        offset = (await store.health())["event_offset"]
+        store = (await moved.runtime.engine()).store
+        offset = (await store.queries.health())["event_offset"]
         assert offset > 5_000
-        assert await store.violations() == []
+        assert await store.queries.violations() == []
     with callers.by_psycopg(Database(empty_postgres)) as caller:
-        ship.enqueue_sync(5, connection=caller.connection)
+        ship.options(connection=caller.connection).enqueue_sync(5)
         caller.commit()
     await moved.migrate()
     async with moved:
         assert [event.kind for event in await all_events(moved, after=new[-1].id)] == ["queued"]
-        assert (await (await moved.engine()).store.health())["event_offset"] == offset  # raised once
+        assert (await (await moved.runtime.engine()).store.queries.health())[
+            "event_offset"
+        ] == offset  # raised once
 
 
 async def test_workers_that_were_running_go_on_with_a_restored_server(postgres_url: str) -> None:  # E60
@@ -147,7 +151,7 @@ async def test_numbers_are_raised_when_nobody_is_between_a_number_and_its_commit
                 while db.execute(waits) != [(1,)]:  # noqa: ASYNC110 - the server tells nobody who waits
                     await asyncio.sleep(0.01)
             assert not raising.done()
-            assert await app.events() == []  # nothing that the open transaction could yet stand before
+            assert await app.events.list() == []  # nothing that the open transaction could yet stand before
             await caller.commit()
             await raising
             await connection.close()

@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from holdfast import THIS_JOB, Holdfast, Job, JobFailed, PayloadError
-from tests.integration.world import SOON, Database, new_app, work
+from tests.apps import SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -309,7 +309,7 @@ async def test_arguments_that_an_annotation_cannot_bring_back_are_refused(app: H
                 await task.enqueue(value)
             with pytest.raises(PayloadError):
                 task.enqueue_many_sync([{"value": value}])
-        assert (await app.jobs()).rows == []
+        assert (await app.jobs.list()).rows == []
 
 
 async def test_results_come_back_as_they_were_returned(app: Holdfast, store_url: str) -> None:  # E47
@@ -322,9 +322,13 @@ async def test_results_come_back_as_they_were_returned(app: Holdfast, store_url:
             handles[name] = await app.task(name=name)(giver(value, result=kind)).enqueue()
         await work(app)
         assert differences(wanted, {name: await handle.result() for name, handle in handles.items()}) == {}
-        assert differences(wanted, {n: await app.result(handle.id) for n, handle in handles.items()}) == {}
+        assert (
+            differences(wanted, {n: await app.jobs.result(handle.id) for n, handle in handles.items()}) == {}
+        )
     if not store_url.startswith("memory"):  # a store of its own for plain calls would be another one
-        assert differences(wanted, {n: app.sync.result(handle.id) for n, handle in handles.items()}) == {}
+        assert (
+            differences(wanted, {n: app.sync.jobs.result(handle.id) for n, handle in handles.items()}) == {}
+        )
         app.sync.close()
 
 
@@ -340,7 +344,7 @@ async def test_results_that_would_change_fail_the_attempt(app: Holdfast) -> None
             with pytest.raises(JobFailed) as failed:
                 await handle.result()
             assert failed.value.code == "RESULT_INVALID"
-            [attempt] = await app.attempts(handle.id)
+            [attempt] = await app.jobs.attempts(handle.id)
             assert attempt.failure is not None
             assert "annotate the return type" in attempt.failure.detail
         assert await plain.result() == {"a": [1, None]}

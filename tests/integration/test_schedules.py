@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast import Holdfast, UsageError
-from holdfast.domain.schedule import Every, tick_id
+from holdfast.engine.tables import ticks as schedule_ticks
+from holdfast.jobs.schedule import Every, tick_id
 from holdfast.maintenance.schedules import Scheduler
-from tests.integration.world import Database, new_app
+from tests.apps import Database, new_app
 
 
 def ticking(db: Database, every: str = "1s") -> Holdfast:
@@ -28,12 +29,12 @@ async def test_two_workers_enqueue_each_tick_once(db: Database) -> None:  # E39
     async with one, two:
         workers = [asyncio.create_task(app.run_worker()) for app in (one, two)]
         async with asyncio.timeout(20):
-            while (await one.counts())["complete"] < 3:  # noqa: ASYNC110 - asks as a user would
+            while (await one.jobs.counts())["complete"] < 3:  # noqa: ASYNC110 - asks as a user would
                 await asyncio.sleep(0.05)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        page = await one.jobs(task="tick", limit=100)
+        page = await one.jobs.list(task="tick", limit=100)
     first, last = min(row.created_at for row in page.rows), max(row.created_at for row in page.rows)
     possible = Every("1s").ticks_between(first - timedelta(seconds=2), last + timedelta(seconds=2))
     assert {row.id for row in page.rows} <= {tick_id("tick", moment) for moment in possible}
@@ -44,18 +45,18 @@ async def test_two_workers_enqueue_each_tick_once(db: Database) -> None:  # E39
 async def test_a_process_that_died_before_its_note_leaves_no_second_job(db: Database) -> None:  # E39 E6
     app = ticking(db, "1h")
     async with app:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         now = await engine.store.now()
-        await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        duty = Scheduler(engine, app.schedules)
+        await schedule_ticks.move(engine.store, "tick", before=None, last=now - timedelta(hours=1), due=now)
+        duty = Scheduler(engine, app.runtime.declared.schedules)
         await duty.run()
-        [kept] = await engine.store.ticks()
+        [kept] = await schedule_ticks.every(engine.store)
         # As if it had enqueued and died: its note is undone, and another process comes along.
-        assert await engine.store.forget_schedule("tick")
-        await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduler(engine, app.schedules).run()
-        assert (await app.counts())["queued"] == 1
-        [row] = (await app.jobs(task="tick")).rows
+        assert await schedule_ticks.forget(engine.store, "tick")
+        await schedule_ticks.move(engine.store, "tick", before=None, last=now - timedelta(hours=1), due=now)
+        await Scheduler(engine, app.runtime.declared.schedules).run()
+        assert (await app.jobs.counts())["queued"] == 1
+        [row] = (await app.jobs.list(task="tick")).rows
         [moment] = Every("1h").ticks_between(now - timedelta(hours=1), now)
         assert row.id == tick_id("tick", moment)
         assert kept.due > now
@@ -64,31 +65,31 @@ async def test_a_process_that_died_before_its_note_leaves_no_second_job(db: Data
 async def test_a_schedule_that_was_only_seen_has_no_last_tick(db: Database) -> None:  # E39
     app = ticking(db, "1h")
     async with app:
-        engine = await app.engine()
-        await Scheduler(engine, app.schedules).run()
-        [kept] = await engine.store.ticks()
+        engine = await app.runtime.engine()
+        await Scheduler(engine, app.runtime.declared.schedules).run()
+        [kept] = await schedule_ticks.every(engine.store)
         assert kept.last is not None
         assert kept.ticked is None
         now = await engine.store.now()
-        assert await engine.store.forget_schedule("tick")
-        await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduler(engine, app.schedules).run()
-        [kept] = await engine.store.ticks()
+        assert await schedule_ticks.forget(engine.store, "tick")
+        await schedule_ticks.move(engine.store, "tick", before=None, last=now - timedelta(hours=1), due=now)
+        await Scheduler(engine, app.runtime.declared.schedules).run()
+        [kept] = await schedule_ticks.every(engine.store)
         assert [kept.ticked] == Every("1h").ticks_between(now - timedelta(hours=1), now)
 
 
 async def test_a_paused_schedule_does_not_tick_and_resumes(db: Database) -> None:  # E27 E39
     app = ticking(db, "1h")
     async with app:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         now = await engine.store.now()
-        await app.pause("tick", kind="schedule", reason="holiday")  # before anybody has seen to it
-        await engine.store.tick("tick", before=None, last=now - timedelta(hours=1), due=now)
-        await Scheduler(engine, app.schedules).run()
-        assert (await app.counts())["queued"] == 0
-        await app.resume("tick", kind="schedule")
-        await Scheduler(engine, app.schedules).run()
-        assert (await app.counts())["queued"] == 1
+        await app.queues.pause("tick", kind="schedule", reason="holiday")  # before anybody has seen to it
+        await schedule_ticks.move(engine.store, "tick", before=None, last=now - timedelta(hours=1), due=now)
+        await Scheduler(engine, app.runtime.declared.schedules).run()
+        assert (await app.jobs.counts())["queued"] == 0
+        await app.queues.resume("tick", kind="schedule")
+        await Scheduler(engine, app.runtime.declared.schedules).run()
+        assert (await app.jobs.counts())["queued"] == 1
 
 
 async def test_an_unknown_name_is_answered_with_the_near_ones(db: Database) -> None:  # E27
@@ -96,9 +97,9 @@ async def test_an_unknown_name_is_answered_with_the_near_ones(db: Database) -> N
     async with app:
         await app.tasks["tick"].enqueue()
         with pytest.raises(UsageError, match=r"no queue named 'defalt'; did you mean default\?"):
-            await app.pause("defalt")
+            await app.queues.pause("defalt")
         with pytest.raises(UsageError, match="kind is 'line'; it is one of queue, task, lane"):
-            await app.pause("default", kind="line")
+            await app.queues.pause("default", kind="line")
 
 
 def test_ids_of_ticks_grow_with_time() -> None:  # E39

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.stores.memory.store import MemoryStore
-from tests.integration.world import new_app
+from tests.apps import new_app
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 3, 20])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Retry, UsageError, current_job
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, until, work
+from tests.apps import ONCE, SOON, Database, kinds, new_app, until, work
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ async def test_a_stuck_attempt_is_reclaimed_and_the_job_runs_again(
         handle = await shoot.enqueue()
         await work(app)
         assert await handle.result("30s") == "attempt 2"
-        first, _ = await app.attempts(handle.id)
+        first, _ = await app.jobs.attempts(handle.id)
         assert first.outcome == "reclaimed"
         assert first.failure is not None
         assert first.failure.code == "STUCK"
@@ -75,9 +75,9 @@ async def test_a_task_that_may_run_for_ever_is_never_stuck(db: Database, app: Ho
     async def usual() -> None: ...
 
     async with app:
-        engine = await app.engine()
-        assert set(engine.stuck_limits()) == {"usual"}
-        assert engine.stuck_limits("retry") == {}
+        engine = await app.runtime.engine()
+        assert set(engine.recovery.stuck_limits()) == {"usual"}
+        assert engine.recovery.stuck_limits("retry") == {}
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def held(app: Holdfast) -> AsyncIterator[dict[str, str]]:
         for owner in ("ann", "bob"):
             ids[owner] = (await shoot.options(owner=owner).enqueue()).id
         ids["nobody"] = (await crawl.enqueue()).id
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         session = await store.open_session("slow", timedelta(hours=3))
         fair = shoot.lane._replace(fair=True)
         while len(await store.held(session)) < len(ids):
@@ -107,7 +107,7 @@ async def test_stuck_jobs_are_found_by_task_owner_and_id(
     app: Holdfast, held: dict[str, str]
 ) -> None:  # E30 S5
     async def found(**asked: Any) -> set[str]:
-        return {one.id for one in await app.stuck(**asked)}
+        return {one.id for one in await app.jobs.stuck(**asked)}
 
     assert await found() == set()  # not for an hour, and crawl never
     assert await found(longer_than=0) == set(held.values())
@@ -116,7 +116,7 @@ async def test_stuck_jobs_are_found_by_task_owner_and_id(
     assert await found(longer_than=0, ids=[held["bob"], "x"]) == {held["bob"]}
     assert await found(longer_than=0, owner="ann", ids=held["bob"]) == set()
     assert len(await found(longer_than=0, limit=2)) == 2
-    [one] = await app.stuck(longer_than=0, ids=held["ann"])
+    [one] = await app.jobs.stuck(longer_than=0, ids=held["ann"])
     assert (one.task, one.queue, one.attempt, one.max_attempts, one.worker) == (
         "shoot",
         "default",
@@ -129,14 +129,14 @@ async def test_stuck_jobs_are_found_by_task_owner_and_id(
 async def test_stuck_jobs_are_reclaimed_as_they_were_found_and_once(
     app: Holdfast, held: dict[str, str]
 ) -> None:  # E30 S5
-    stuck = await app.stuck(longer_than=0)
-    assert await app.reclaim([]) == 0
-    assert await app.reclaim(stuck) == 3
-    assert await app.reclaim(stuck) == 0  # the same epoch is not theirs any more
+    stuck = await app.jobs.stuck(longer_than=0)
+    assert await app.jobs.reclaim([]) == 0
+    assert await app.jobs.reclaim(stuck) == 3
+    assert await app.jobs.reclaim(stuck) == 0  # the same epoch is not theirs any more
     assert await kinds(app, held["ann"]) == ["queued", "processing", "reclaimed"]
-    row = await app.job(held["nobody"])  # it had one attempt
+    row = await app.jobs.get(held["nobody"])  # it had one attempt
     assert (row.state, row.error_code) == ("failed", "STUCK")
-    [attempt] = await app.attempts(held["ann"])
+    [attempt] = await app.jobs.attempts(held["ann"])
     assert attempt.failure is not None
     assert attempt.failure.detail == "attempt 1 ran longer than 0s at worker slow"
 
@@ -144,8 +144,8 @@ async def test_stuck_jobs_are_reclaimed_as_they_were_found_and_once(
 async def test_what_is_stuck_is_asked_for_and_reclaimed_without_an_event_loop(
     app: Holdfast, held: dict[str, str]
 ) -> None:  # E30
-    found = await asyncio.to_thread(lambda: app.sync.stuck(longer_than=0, owner="ann"))
-    assert await asyncio.to_thread(lambda: app.sync.reclaim(found)) == 1
+    found = await asyncio.to_thread(lambda: app.sync.jobs.stuck(longer_than=0, owner="ann"))
+    assert await asyncio.to_thread(lambda: app.sync.jobs.reclaim(found)) == 1
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ async def test_a_question_that_cannot_be_answered_is_told_in_one_line(
     app: Holdfast, held: dict[str, str], asked: dict[str, Any], words: str
 ) -> None:  # E30
     with pytest.raises(UsageError) as refused:
-        await app.stuck(**asked)
+        await app.jobs.stuck(**asked)
     assert words in str(refused.value)
 
 
 def test_an_unknown_action_is_refused_in_one_line() -> None:  # E30
     app = new_app("memory://")
     with pytest.raises(UsageError, match="stuck_action is 'kill'; it is one of report, retry"):
-        app.task(stuck_action="kill", retry=Retry(1))(_nothing)
+        app.task(stuck_action="kill", retry=Retry(1))(_nothing)  # type: ignore[call-overload]
 
 
 async def _nothing() -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Holdfast, current_job
-from tests.integration.world import SOON, Database, new_app, until, working
+from tests.apps import SOON, Database, new_app, until, working
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ async def test_a_retry_is_let_in_at_its_time_and_not_with_the_next_sweep(seldom:
 
 async def test_a_job_that_was_reclaimed_is_let_in_at_its_time(seldom: Holdfast) -> None:  # S4 E30
     async with seldom as app:
-        store = (await app.engine()).store
-        lost = await store.open_session("lost", (await app.engine()).settings.lease)
+        store = (await app.runtime.engine()).store
+        lost = await store.open_session("lost", (await app.runtime.engine()).settings.lease)
         handle = await app.tasks["flaky"].enqueue()
         while not await store.claim(lost, [app.tasks["flaky"].lane], 1):
             continue
@@ -44,7 +44,7 @@ async def test_a_job_that_was_reclaimed_is_let_in_at_its_time(seldom: Holdfast) 
 
 async def test_what_a_pause_kept_out_is_let_in_when_it_ends(seldom: Holdfast) -> None:  # S4 E27
     async with seldom as app, working(seldom):
-        await app.pause("retries", kind="maintenance")
+        await app.queues.pause("retries", kind="maintenance")
         handle = await app.tasks["flaky"].enqueue()
 
         async def waits() -> bool:
@@ -52,7 +52,7 @@ async def test_what_a_pause_kept_out_is_let_in_when_it_ends(seldom: Holdfast) ->
             return row.state == "queued" and row.attempt == 1
 
         await until(waits)
-        await app.resume(
+        await app.queues.resume(
             "retries", kind="maintenance"
         )  # before or after the worker has seen that there is a pause
         assert await handle.result("30s") == 2

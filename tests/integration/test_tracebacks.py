@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from holdfast import Holdfast, Job
 from holdfast.cli.dead import dead
 from holdfast.cli.jobs import jobs
-from holdfast.logs import LogMessage
+from holdfast.logging import LogMessage
+from tests.apps import ONCE, SOON, Database, new_app, work
 from tests.integration import handlers
-from tests.integration.world import ONCE, SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ AT = f'File "{HERE}", line {line_of(divide, 1)}, in divide'
 
 
 async def tracebacks(app: Holdfast, job_id: str) -> list[str | None]:
-    return [attempt.traceback for attempt in await app.attempts(job_id)]
+    return [attempt.traceback for attempt in await app.jobs.attempts(job_id)]
 
 
 async def test_every_attempt_that_raises_says_where(app: Holdfast, db: Database) -> None:  # E42
@@ -162,8 +162,7 @@ async def test_a_success_and_a_known_failure_write_no_traceback(
         for by in (1, 0, 1, 0, 0):
             await work_on.enqueue(by)
             await work(app)
-    assert sum(written) == 1
-    assert len(written) > 5
+    assert written == [1]
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from holdfast import Holdfast, Retryable, Snooze, UsageError
 from holdfast.tracing import instrument
-from holdfast.tracing.spans import read, written
-from tests.integration.world import SOON, work
+from holdfast.tracing.spans import format_traceparent, parse_traceparent
+from tests.apps import SOON, work
 
 
 @pytest.fixture
@@ -161,14 +161,14 @@ async def test_a_job_that_is_put_off_has_not_failed(
     ],
 )
 def test_a_stored_context_that_cannot_be_read_is_no_link(text: str | None) -> None:  # E64
-    assert read(text) is None
+    assert parse_traceparent(text) is None
 
 
 def test_a_context_is_written_as_w3c_says_and_read_back() -> None:  # E64
     text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    context = read(text)
+    context = parse_traceparent(text)
     assert context is not None
-    assert written(context) == text
+    assert format_traceparent(context) == text
 
 
 def test_an_app_without_tracing_does_not_import_opentelemetry() -> None:  # E64
@@ -181,12 +181,12 @@ def test_an_app_without_tracing_does_not_import_opentelemetry() -> None:  # E64
 
 
 def test_the_setting_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None:  # E64
-    assert len(Holdfast("memory://", tracing=True)._middleware) == 1
+    assert len(Holdfast("memory://", tracing=True).runtime.declared.middleware) == 1
     monkeypatch.setenv("HOLDFAST_TRACING", "on")
-    assert len(Holdfast("memory://")._middleware) == 1
-    assert len(Holdfast("memory://", tracing="off")._middleware) == 0
+    assert len(Holdfast("memory://").runtime.declared.middleware) == 1
+    assert len(Holdfast("memory://", tracing="off").runtime.declared.middleware) == 0  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="tracing is 'maybe'; it is one of on, off"):
-        Holdfast("memory://", tracing="maybe")
+        Holdfast("memory://", tracing="maybe")  # type: ignore[arg-type]
 
 
 def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:  # E64

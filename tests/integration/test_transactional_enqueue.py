@@ -14,12 +14,13 @@ import pytest
 import sqlalchemy
 from psycopg.rows import dict_row
 
-from holdfast import Holdfast, Job, SchemaMismatch, State, StoreError, StoreUnavailable, UsageError
-from holdfast.engine.tasks import Task
+from holdfast import Holdfast, Job, State, StoreError, StoreUnavailable, UsageError
+from holdfast.errors import SchemaMismatch
+from holdfast.tasks.task import Task
+from tests.apps import Database, kinds, new_app, work, work_and_look
+from tests.databases import new_database, new_file
 from tests.integration import callers
 from tests.integration.callers import ASYNC, NOTE, SYNC
-from tests.integration.world import Database, kinds, new_app, work, work_and_look
-from tests.services.databases import new_database, new_file
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +67,7 @@ def async_shop(request: pytest.FixtureRequest) -> Shop:
 def test_a_committed_transaction_has_the_row_and_exactly_one_job(shop: Shop) -> None:  # E43
     with shop.open(shop.db) as caller:
         caller.execute(NOTE)
-        handle = shop.ship.enqueue_sync(21, connection=caller.connection)
+        handle = shop.ship.options(connection=caller.connection).enqueue_sync(21)
         caller.commit()
     assert shop.db.notes == ["mine"]
     assert (shop.db.count("job"), shop.db.count("event")) == (1, 1)
@@ -77,8 +78,8 @@ def test_a_committed_transaction_has_the_row_and_exactly_one_job(shop: Shop) -> 
 def test_a_rolled_back_transaction_has_neither_job_nor_event(shop: Shop) -> None:  # E43
     with shop.open(shop.db) as caller:
         caller.execute(NOTE)
-        shop.ship.enqueue_sync(1, connection=caller.connection)
-        shop.ship.enqueue_many_sync([2, 3], connection=caller.connection)
+        shop.ship.options(connection=caller.connection).enqueue_sync(1)
+        shop.ship.options(connection=caller.connection).enqueue_many_sync([2, 3])
         caller.rollback()
     assert shop.db.notes == []
     assert [shop.db.count(table) for table in ("job", "event", "dedupe")] == [0, 0, 0]
@@ -88,14 +89,14 @@ def test_a_rolled_back_transaction_has_neither_job_nor_event(shop: Shop) -> None
 
 def test_a_job_enqueued_before_the_callers_first_write_is_part_of_the_transaction(shop: Shop) -> None:  # E43
     with shop.open(shop.db) as caller:
-        shop.ship.enqueue_sync(1, connection=caller.connection)
+        shop.ship.options(connection=caller.connection).enqueue_sync(1)
         caller.rollback()
     assert shop.db.count("job") == 0
 
 
 def test_nobody_sees_the_job_before_the_commit(shop: Shop) -> None:  # E43
     with shop.open(shop.db) as caller:
-        shop.ship.enqueue_sync(1, connection=caller.connection)
+        shop.ship.options(connection=caller.connection).enqueue_sync(1)
         assert shop.db.count("job") == 0
         caller.commit()
     assert shop.db.count("job") == 1
@@ -104,13 +105,13 @@ def test_nobody_sees_the_job_before_the_commit(shop: Shop) -> None:  # E43
 def test_keys_delays_and_many_calls_go_through_the_callers_transaction(shop: Shop) -> None:  # E43 E36
     with shop.open(shop.db) as caller:
         connection = caller.connection
-        first = shop.ship.enqueue_sync(1, connection=connection, dedupe_key="order-1")
-        again = shop.ship.enqueue_sync(1, connection=connection, dedupe_key="order-1")
+        first = shop.ship.options(connection=connection, dedupe_key="order-1").enqueue_sync(1)
+        again = shop.ship.options(connection=connection, dedupe_key="order-1").enqueue_sync(1)
         keyed = shop.ship.options(key="ann", tags=["vip"], owner="ann", connection=connection)
         keyed.enqueue_sync(2)
         keyed.enqueue_sync(3)
-        shop.ship.enqueue_sync(4, connection=connection, delay="20ms", priority=3)
-        many = shop.ship.enqueue_many_sync([5, {"order": 6}, (7,)], connection=connection)
+        shop.ship.options(connection=connection, delay="20ms", priority=3).enqueue_sync(4)
+        many = shop.ship.options(connection=connection).enqueue_many_sync([5, {"order": 6}, (7,)])
         caller.commit()
     assert (first.duplicate, again.duplicate, again.id) == (False, True, first.id)
     assert len({handle.id for handle in many}) == 3
@@ -120,11 +121,11 @@ def test_keys_delays_and_many_calls_go_through_the_callers_transaction(shop: Sho
 
 
 def test_the_same_id_twice_is_one_job_also_across_transactions(shop: Shop) -> None:  # E43 E6
-    job_id = shop.app.new_id()
+    job_id = shop.app.runtime.new_id()
     for _ in range(2):
         with shop.open(shop.db) as caller:
-            shop.ship.enqueue_sync(1, connection=caller.connection, id=job_id)
-            shop.ship.enqueue_sync(1, connection=caller.connection, id=job_id)
+            shop.ship.options(connection=caller.connection, id=job_id).enqueue_sync(1)
+            shop.ship.options(connection=caller.connection, id=job_id).enqueue_sync(1)
             caller.commit()
     assert (shop.db.count("job"), shop.db.count("event")) == (1, 1)
 
@@ -132,7 +133,7 @@ def test_the_same_id_twice_is_one_job_also_across_transactions(shop: Shop) -> No
 def test_a_rolled_back_dedupe_key_is_free_again(shop: Shop) -> None:  # E43 E36
     for end in ("rollback", "commit"):
         with shop.open(shop.db) as caller:
-            handle = shop.ship.enqueue_sync(1, connection=caller.connection, dedupe_key="k")
+            handle = shop.ship.options(connection=caller.connection, dedupe_key="k").enqueue_sync(1)
             assert not handle.duplicate
             getattr(caller, end)()
     assert shop.db.count("job") == 1
@@ -142,8 +143,8 @@ def test_wrong_arguments_are_refused_and_the_transaction_goes_on(shop: Shop) -> 
     with shop.open(shop.db) as caller:
         caller.execute(NOTE)
         with pytest.raises(UsageError):
-            shop.ship.enqueue_sync("not a number", connection=caller.connection)
-        shop.ship.enqueue_sync(1, connection=caller.connection)
+            shop.ship.options(connection=caller.connection).enqueue_sync("not a number")
+        shop.ship.options(connection=caller.connection).enqueue_sync(1)
         caller.commit()
     assert (shop.db.notes, shop.db.count("job")) == (["mine"], 1)
 
@@ -156,7 +157,7 @@ def test_a_connection_that_commits_without_the_disk_is_refused(shop: Shop) -> No
         for sql in ("COMMIT", weak, "BEGIN") if began else (weak,):
             caller.execute(sql)
         with pytest.raises(UsageError, match="without waiting for the disk") as refused:
-            shop.ship.enqueue_sync(1, connection=caller.connection)
+            shop.ship.options(connection=caller.connection).enqueue_sync(1)
         assert "\n" not in str(refused.value)
         caller.execute(NOTE)  # the transaction is as good as before
         caller.commit()
@@ -183,8 +184,8 @@ async def test_an_async_rollback_has_neither_job_nor_event(async_shop: Shop) -> 
     async with shop.app:
         async with shop.open(shop.db) as caller:
             await caller.execute(NOTE)
-            await shop.ship.enqueue(1, connection=caller.connection)
-            await shop.ship.enqueue_many([2, 3], connection=caller.connection)
+            await shop.ship.options(connection=caller.connection).enqueue(1)
+            await shop.ship.options(connection=caller.connection).enqueue_many([2, 3])
             await caller.rollback()
         assert (shop.db.notes, shop.db.count("job"), shop.db.count("event")) == ([], 0, 0)
         await work(shop.app)
@@ -193,7 +194,7 @@ async def test_an_async_rollback_has_neither_job_nor_event(async_shop: Shop) -> 
 
 async def test_an_async_enqueue_before_the_first_write_is_part_of_it(async_shop: Shop) -> None:  # E43
     async with async_shop.app, async_shop.open(async_shop.db) as caller:
-        await async_shop.ship.enqueue(1, connection=caller.connection)
+        await async_shop.ship.options(connection=caller.connection).enqueue(1)
         await caller.rollback()
     assert async_shop.db.count("job") == 0
 
@@ -205,13 +206,13 @@ async def test_keys_delays_and_many_calls_go_through_an_async_transaction(
     async with shop.app:
         async with shop.open(shop.db) as caller:
             connection = caller.connection
-            first = await shop.ship.enqueue(1, connection=connection, dedupe_key="order-1")
-            again = await shop.ship.enqueue(1, connection=connection, dedupe_key="order-1")
+            first = await shop.ship.options(connection=connection, dedupe_key="order-1").enqueue(1)
+            again = await shop.ship.options(connection=connection, dedupe_key="order-1").enqueue(1)
             keyed = shop.ship.options(key="ann", tags=["vip"], owner="ann", connection=connection)
             await keyed.enqueue(2)
             await keyed.enqueue(3)
-            await shop.ship.enqueue(4, connection=connection, delay="20ms", priority=3)
-            await shop.ship.enqueue_many([5, {"order": 6}, (7,)], connection=connection)
+            await shop.ship.options(connection=connection, delay="20ms", priority=3).enqueue(4)
+            await shop.ship.options(connection=connection).enqueue_many([5, {"order": 6}, (7,)])
             await caller.commit()
         assert (again.duplicate, again.id, shop.db.count("job")) == (True, first.id, 7)
         await work(shop.app)
@@ -224,7 +225,7 @@ async def test_a_weaker_async_connection_is_refused(async_shop: Shop) -> None:  
     async with shop.app, shop.open(shop.db) as caller:
         await caller.execute(weak)
         with pytest.raises(UsageError, match="without waiting for the disk"):
-            await shop.ship.enqueue(1, connection=caller.connection)
+            await shop.ship.options(connection=caller.connection).enqueue(1)
         await caller.execute(NOTE)
         await caller.commit()
     assert (shop.db.notes, shop.db.count("job")) == (["mine"], 0)
@@ -243,7 +244,7 @@ def test_something_that_is_no_connection_is_refused_in_one_line(
     db: Database, app: Holdfast, thing: object
 ) -> None:  # E43
     with pytest.raises(UsageError, match="cannot enqueue on a builtins") as refused:
-        order_task(app).enqueue_sync(1, connection=thing)
+        order_task(app).options(connection=thing).enqueue_sync(1)
     assert "\n" not in str(refused.value)
     assert db.count("job") == 0
 
@@ -255,14 +256,14 @@ def test_a_connection_of_the_other_kind_of_database_is_refused(
     if db.is_postgres:
         with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
             with pytest.raises(UsageError, match="the database is PostgreSQL"):
-                ship.enqueue_sync(1, connection=connection)
+                ship.options(connection=connection).enqueue_sync(1)
         with sqlalchemy.create_engine("sqlite://").connect() as alchemy:
             with pytest.raises(UsageError, match="the database is PostgreSQL"):
-                ship.enqueue_sync(1, connection=alchemy)
+                ship.options(connection=alchemy).enqueue_sync(1)
             alchemy.engine.dispose()
     else:
         with pytest.raises(UsageError, match="the database is SQLite"):
-            ship.enqueue_sync(1, connection=psycopg.Connection)
+            ship.options(connection=psycopg.Connection).enqueue_sync(1)
 
 
 def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None:  # E43
@@ -272,13 +273,13 @@ def test_a_connection_to_another_file_is_refused_by_name(tmp_path: Path) -> None
     ship = order_task(new_app(here.url))
     with closing(sqlite3.connect(there.path)) as connection:
         with pytest.raises(UsageError) as refused:
-            ship.enqueue_sync(1, connection=connection)
+            ship.options(connection=connection).enqueue_sync(1)
     assert (
         str(refused.value) == "the connection is to there.db, the jobs are in here.db; pass one to that file"
     )
     with closing(sqlite3.connect(":memory:")) as connection:
         with pytest.raises(UsageError, match="the connection is to memory"):
-            ship.enqueue_sync(1, connection=connection)
+            ship.options(connection=connection).enqueue_sync(1)
     assert (here.count("job"), there.count("job")) == (0, 0)
 
 
@@ -287,7 +288,7 @@ def test_a_connection_to_another_database_is_refused_by_name(postgres_url: str, 
     with new_database(postgres) as url, closing(psycopg.connect(url)) as connection:
         name = connection.info.dbname
         with pytest.raises(UsageError, match=f"the connection is to the database {name}"):
-            ship.enqueue_sync(1, connection=connection)
+            ship.options(connection=connection).enqueue_sync(1)
         connection.execute("SELECT 1")  # still usable
         assert (Database(postgres_url).count("job"), Database(url).count("job")) == (0, 0)
 
@@ -303,7 +304,7 @@ def test_a_database_without_our_schema_is_refused_and_the_transaction_lives(
         with open_caller(db) as caller:
             caller.execute(NOTE)
             with pytest.raises(SchemaMismatch, match="no Holdfast schema; run `holdfast migrate`"):
-                order_task(new_app(db.url)).enqueue_sync(1, connection=caller.connection)
+                order_task(new_app(db.url)).options(connection=caller.connection).enqueue_sync(1)
             caller.commit()
         assert db.notes == ["mine"]
 
@@ -313,15 +314,15 @@ def test_a_connection_without_a_transaction_is_refused(db: Database, app: Holdfa
     if db.is_postgres:
         with closing(psycopg.connect(db.url, autocommit=True)) as connection:
             with pytest.raises(UsageError, match="no transaction is open"):
-                ship.enqueue_sync(1, connection=connection)
+                ship.options(connection=connection).enqueue_sync(1)
             with connection.transaction():
-                ship.enqueue_sync(1, connection=connection)
+                ship.options(connection=connection).enqueue_sync(1)
     else:
         with closing(sqlite3.connect(db.path, isolation_level=None)) as file:
             with pytest.raises(UsageError, match="no transaction is open"):
-                ship.enqueue_sync(1, connection=file)
+                ship.options(connection=file).enqueue_sync(1)
             file.execute("BEGIN")
-            ship.enqueue_sync(1, connection=file)
+            ship.options(connection=file).enqueue_sync(1)
             file.execute("COMMIT")
     assert db.count("job") == 1
 
@@ -331,9 +332,9 @@ async def test_asyncpg_without_a_transaction_is_refused(postgres_url: str) -> No
     connection = await asyncpg.connect(postgres_url)
     async with app:
         with pytest.raises(UsageError, match=r"no transaction is open.*connection\.transaction\(\)"):
-            await order_task(app).enqueue(1, connection=connection)
+            await order_task(app).options(connection=connection).enqueue(1)
         with pytest.raises(UsageError, match="is async: use `await"):
-            order_task(new_app(postgres_url)).enqueue_sync(1, connection=connection)
+            order_task(new_app(postgres_url)).options(connection=connection).enqueue_sync(1)
     await connection.close()
 
 
@@ -342,7 +343,7 @@ def test_an_autocommit_engine_of_sqlalchemy_is_refused(db: Database, app: Holdfa
     engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         with pytest.raises(UsageError, match="no transaction is open"):
-            order_task(app).enqueue_sync(1, connection=connection)
+            order_task(app).options(connection=connection).enqueue_sync(1)
     engine.dispose()
     assert db.count("job") == 0
 
@@ -356,7 +357,7 @@ def test_rows_as_dicts_and_a_connection_class_of_ones_own_are_served(
         class MyConnection(psycopg.Connection[Any]): ...
 
         with closing(MyConnection.connect(db.url, row_factory=dict_row)) as connection:
-            ship.enqueue_sync(1, connection=connection, dedupe_key="k")
+            ship.options(connection=connection, dedupe_key="k").enqueue_sync(1)
             assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
             connection.commit()
     else:
@@ -366,7 +367,7 @@ def test_rows_as_dicts_and_a_connection_class_of_ones_own_are_served(
         with closing(sqlite3.connect(db.path, factory=MyFile)) as file:
             file.row_factory = lambda cursor, row: {"only": row[0]}
             file.text_factory = bytes
-            ship.enqueue_sync(1, connection=file, dedupe_key="k")
+            ship.options(connection=file, dedupe_key="k").enqueue_sync(1)
             assert file.execute("SELECT 'x'").fetchone() == {"only": b"x"}
             file.commit()
     assert db.count("job") == 1
@@ -388,7 +389,7 @@ def test_a_failed_enqueue_leaves_nothing_behind_in_a_transaction_that_goes_on(
     with callers.by_sqlite3(db) as caller:
         caller.execute(NOTE)
         with pytest.raises(RuntimeError, match="not today"):
-            order_task(app).enqueue_sync(1, connection=caller.connection)
+            order_task(app).options(connection=caller.connection).enqueue_sync(1)
         caller.commit()
     assert (db.notes, db.count("job"), db.count("event")) == (["mine"], 0, 0)
 
@@ -400,9 +401,9 @@ def test_a_locked_file_says_so_and_the_transaction_can_be_tried_again(sqlite_url
     with closing(sqlite3.connect(db.path)) as other, closing(sqlite3.connect(db.path, timeout=0)) as file:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match=r"jobs\.db is locked by another"):
-            ship.enqueue_sync(1, connection=file)
+            ship.options(connection=file).enqueue_sync(1)
         other.rollback()
-        ship.enqueue_sync(1, connection=file)
+        ship.options(connection=file).enqueue_sync(1)
         file.commit()
     assert db.count("job") == 1
 
@@ -416,13 +417,13 @@ def test_a_refusal_by_postgresql_says_that_the_transaction_is_undone(postgres_ur
         caller.execute(NOTE)
         caller.execute("SET LOCAL lock_timeout = '10ms'")
         with pytest.raises(StoreUnavailable, match="your transaction is undone; roll it back") as refused:
-            ship.enqueue_sync(1, connection=caller.connection)
+            ship.options(connection=caller.connection).enqueue_sync(1)
         assert "\n" not in str(refused.value)
         with pytest.raises(StoreError, match="cannot be enqueued in this transaction"):
-            ship.enqueue_sync(1, connection=caller.connection)
+            ship.options(connection=caller.connection).enqueue_sync(1)
         caller.rollback()
         other.rollback()
-        ship.enqueue_sync(1, connection=caller.connection)
+        ship.options(connection=caller.connection).enqueue_sync(1)
         caller.commit()
     assert (db.notes, db.count("job")) == ([], 1)
 
@@ -442,7 +443,7 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
         async with callers.by_async_psycopg(db) as caller:
             await ship.options(connection=caller.connection, key="ann").enqueue(1)
             async with asyncio.timeout(20):
-                await ship.enqueue_many([2, 3], key="ann")
+                await ship.options(key="ann").enqueue_many([2, 3])
                 await work(app)
             assert ran == [0, 2, 3]
             await caller.commit()
@@ -452,4 +453,4 @@ async def test_an_open_transaction_of_a_caller_holds_nobody_up(postgres_url: str
 
 def test_the_memory_store_has_no_transactions_to_join() -> None:  # E43
     with pytest.raises(UsageError, match="cannot enqueue inside your transaction"):
-        order_task(new_app("memory://")).enqueue_sync(1, connection=object())
+        order_task(new_app("memory://")).options(connection=object()).enqueue_sync(1)

@@ -10,11 +10,11 @@ import pytest
 
 from holdfast import Handle, Holdfast, State
 from holdfast.cli.doctor import waiting_findings
-from holdfast.domain.job import Session
-from holdfast.domain.wait_reasons import WaitReason
+from holdfast.diagnosis.wait_reasons import WaitReason
+from holdfast.jobs.job import Session
 from holdfast.worker import worker as workers
 from holdfast.worker.deadlocks import DeadlockDetector
-from tests.integration.world import new_app, until, working
+from tests.apps import new_app, until, working
 
 SLOTS = 2
 
@@ -24,13 +24,13 @@ def looks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     """How often a worker has looked, which it does often here."""
     caplog.set_level(logging.INFO, "holdfast")
     monkeypatch.setattr(workers, "BEAT_EVERY", 0.02)
-    counted, look = [0], DeadlockDetector.look
+    counted, look = [0], DeadlockDetector.check
 
     async def counting(self: DeadlockDetector, session: Session) -> None:
         await look(self, session)
         counted[0] += 1
 
-    monkeypatch.setattr(DeadlockDetector, "look", counting)
+    monkeypatch.setattr(DeadlockDetector, "check", counting)
     return counted
 
 
@@ -53,7 +53,7 @@ def shop(url: str) -> Holdfast:
 
     @app.task
     def plain_invoice(page: int) -> int:
-        return int(app.sync.result(render.enqueue_sync(page).id)) + 1
+        return int(app.sync.jobs.result(render.enqueue_sync(page).id)) + 1
 
     return app
 
@@ -67,7 +67,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def is_waiting(app: Holdfast, count: int) -> bool:
-    return [worker.waiting for worker in await app.workers()] == [count]
+    return [worker.waiting for worker in await app.queues.workers()] == [count]
 
 
 async def test_slots_that_are_all_held_by_handlers_that_wait_are_told(
@@ -90,11 +90,11 @@ async def check_deadlock(
         parents = await app.tasks[parent].enqueue_many(calls)
         async with working(app, concurrency=SLOTS):
             await until(lambda: is_waiting(app, SLOTS))
-            child = (await app.jobs(task="render")).rows[0]
-            why = await app.explain(child.id)
+            child = (await app.jobs.list(task="render")).rows[0]
+            why = await app.jobs.explain(child.id)
             assert why.reason is WaitReason.NO_SLOT
             assert f"({SLOTS})" in why.sentence
-            [finding] = waiting_findings(await app.workers())
+            [finding] = waiting_findings(await app.queues.workers())
             assert finding.level == "problem"
             await until(lambda: is_logged(caplog))  # written after the store has it
             [line] = warnings(caplog)
@@ -125,7 +125,7 @@ async def test_what_can_still_go_on_is_not_taken_for_it(
             await until(lambda: looked(later))
             assert await is_waiting(app, 0)
         for handle in later:
-            await app.cancel(handle.id)
+            await app.jobs.cancel(handle.id)
         others = await invoice.enqueue_many([{"page": 1, "where": "render_elsewhere"}] * SLOTS)
         async with working(app, concurrency=SLOTS, queues=["default"]):  # for what others have to run
             await until(lambda: looked(others))
@@ -136,5 +136,5 @@ async def test_what_can_still_go_on_is_not_taken_for_it(
 
 
 async def _is_empty(app: Holdfast) -> bool:
-    counts = await app.counts()
+    counts = await app.jobs.counts()
     return counts["processing"] == 0 and counts["queued"] <= SLOTS  # those of the delayed ones

@@ -24,10 +24,10 @@ from holdfast import (
     UsageError,
     current_job,
 )
-from holdfast.domain.job import Lease
-from holdfast.engine.tasks import Task
+from holdfast.jobs.job import Lease
+from holdfast.tasks.task import Task
+from tests.apps import ONCE, SOON, Database, kinds, new_app, until, work, work_and_look, working
 from tests.integration import handlers
-from tests.integration.world import ONCE, SOON, Database, kinds, new_app, until, work, work_and_look, working
 
 pytestmark = pytest.mark.anyio
 
@@ -105,14 +105,14 @@ async def test_steps_survive_a_manual_retry_except_those_it_starts_from(
         handle = await report.enqueue()
         await work(app)
         assert calls == ["fetch", "ask", "check"]
-        await app.retry(handle.id)
+        await app.jobs.retry(handle.id)
         await work(app)
         assert calls[3:] == ["check"]
         broken = False
-        await app.retry(handle.id, from_step="ask")
+        await app.jobs.retry(handle.id, from_step="ask")
         await work(app)
         assert calls[4:] == ["ask", "check"]
-        assert (await app.job(handle.id)).generation == 3
+        assert (await app.jobs.get(handle.id)).generation == 3
 
 
 async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:  # E33 E40 E49
@@ -130,16 +130,16 @@ async def test_a_job_can_be_retried_with_other_arguments(app: Holdfast) -> None:
         await work(app)
         for wrong in ({"pagina": "typo"}, {"page": 3}, {}):
             with pytest.raises(UsageError):
-                await app.retry(handle.id, args=wrong)
-        assert (await app.job(handle.id)).payload == {"page": "tyop", "deep": True}
-        await app.retry(handle.id, by="ann", args={"page": "typo", "deep": True})
+                await app.jobs.retry(handle.id, args=wrong)
+        assert (await app.jobs.get(handle.id)).payload == {"page": "tyop", "deep": True}
+        await app.jobs.retry(handle.id, by="ann", args={"page": "typo", "deep": True})
         await work(app)
         assert await handle.result("30s") == "typo"
         assert calls == [
             "tyop",
             "typo",
         ]  # a step that was recorded for another page is not taken for this one's
-        [told] = [event for event in await app.events(job_id=handle.id) if event.kind == "manual_retry"]
+        [told] = [event for event in await app.events.list(job_id=handle.id) if event.kind == "manual_retry"]
         assert (told.meta["by"], told.meta["edited"]) == ("ann", ["page"])
 
 
@@ -150,12 +150,12 @@ async def test_a_retry_takes_a_priority_as_enqueue_does(app: Holdfast) -> None: 
 
     async with app:
         handle = await fetch.options(priority="low").enqueue()
-        await app.cancel(handle.id)
+        await app.jobs.cancel(handle.id)
         for wrong in ("urgent", 1001, -1001, 1.5, True):
             with pytest.raises(UsageError, match="priority"):
-                await app.retry(handle.id, priority=wrong)  # type: ignore[arg-type]
+                await app.jobs.retry(handle.id, priority=wrong)  # type: ignore[arg-type]
         assert (await handle.job()).generation == 1
-        await app.retry(handle.id, priority="high")
+        await app.jobs.retry(handle.id, priority="high")
         assert (await handle.job()).priority == 10
 
 
@@ -169,7 +169,7 @@ async def test_what_a_step_has_done_is_kept_while_the_store_is_away(
         await current_job().step("llm", calls.append, "paid")
 
     async with app:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         record, away = store.record_step, iter(range(3))
 
         async def record_step(lease: Lease, name: str, result: str) -> None:
@@ -181,7 +181,7 @@ async def test_what_a_step_has_done_is_kept_while_the_store_is_away(
         handle = await report.enqueue()
         await work(app)
         assert (await handle.job()).attempt == 1
-        assert await store.steps(handle.id) == {"llm": "null"}
+        assert await store.queries.steps(handle.id) == {"llm": "null"}
     assert calls == ["paid"]
 
 
@@ -195,7 +195,7 @@ async def test_a_step_whose_result_cannot_be_stored_fails_the_attempt(
     async with app:
         handle = await report.enqueue()
         await work(app)
-        assert (await app.job(handle.id)).error_code == "BAD_CALL"
+        assert (await app.jobs.get(handle.id)).error_code == "BAD_CALL"
 
 
 # -- progress, snooze, resources ------------------------------------------------------------------------------------
@@ -209,12 +209,12 @@ async def test_progress_is_seen_while_the_job_runs_and_gone_when_it_ends(
         job = current_job()
         for percent in (10, 250, -5):
             await job.progress(percent, f"at {percent}")
-            seen.append((await app.job(job.id)).progress)
+            seen.append((await app.jobs.get(job.id)).progress)
 
     async with app:
         handle = await convert.enqueue()
         await work(app)
-        assert (await app.job(handle.id)).progress is None
+        assert (await app.jobs.get(handle.id)).progress is None
     assert [(p["percent"], p["message"]) for p in seen] == [(10, "at 10"), (100, "at 250"), (0, "at -5")]
 
 
@@ -326,7 +326,7 @@ async def test_jobs_of_one_key_never_run_together_and_keep_their_order(
             for name in order:
                 await serial.options(key=name).enqueue(name, n)
         await work(app)
-        assert (await app.counts())[State.COMPLETE] == 8
+        assert (await app.jobs.counts())[State.COMPLETE] == 8
     assert order == {"ann": [0, 1, 2, 3], "bob": [0, 1, 2, 3]}
 
 
@@ -339,7 +339,7 @@ async def test_tags_owner_and_arguments_find_jobs(db: Database, app: Holdfast) -
         second = await ship.options(tags=["eu"], owner="bob").enqueue(2)
 
         async def found(**where: Any) -> list[str]:
-            return [row.id for row in (await app.jobs(**where)).rows]
+            return [row.id for row in (await app.jobs.list(**where)).rows]
 
         assert await found(tag="vip") == [first.id]
         assert await found(tag="eu") == [second.id, first.id]
@@ -347,7 +347,7 @@ async def test_tags_owner_and_arguments_find_jobs(db: Database, app: Holdfast) -
         assert await found(args={"order": 1}) == [first.id]
         assert await found(args={"note": "x"}, tag="eu", state="queued", task="ship") == [first.id]
         assert await found(state="complete") == []
-        assert (await app.job(first.id)).tags == ("eu", "vip")
+        assert (await app.jobs.get(first.id)).tags == ("eu", "vip")
 
 
 async def test_the_next_job_of_a_key_does_not_wait_for_a_sweep(postgres_url: str) -> None:  # E49
@@ -360,7 +360,7 @@ async def test_the_next_job_of_a_key_does_not_wait_for_a_sweep(postgres_url: str
         for n in range(3):
             await serial.options(key="ann").enqueue(n)
         await work(app)
-        assert (await app.counts())[State.COMPLETE] == 3
+        assert (await app.jobs.counts())[State.COMPLETE] == 3
 
 
 async def test_a_twin_stands_in_for_a_second_call(db: Database, app: Holdfast) -> None:  # E36
@@ -387,7 +387,7 @@ async def test_a_twin_stands_in_for_a_second_call(db: Database, app: Holdfast) -
         fresh = await convert.options(dedupe_key="bad").enqueue(5)
         assert (fresh.duplicate, fresh.id == failed.id) == (False, False)
         with pytest.raises(Conflict) as refused:
-            await app.retry(failed.id)
+            await app.jobs.retry(failed.id)
         assert refused.value.twin == fresh.id
         await work(app)
     assert sorted(runs) == [-1, 1, 3, 5]
@@ -509,8 +509,8 @@ async def test_a_worker_has_the_shortest_lease_of_the_tasks_it_serves() -> None:
         found = {}
         for queues in (["brief", "long"], ["long"], ["long", "plain"], None):
             async with working(app, queues=queues):
-                await until(app.workers)
-                [worker] = await app.workers()
+                await until(app.queues.workers)
+                [worker] = await app.queues.workers()
                 found[str(queues)] = round((worker.expires_at - worker.started_at).total_seconds())
     assert list(found.values()) == [6, 600, 60, 6]
 
@@ -549,25 +549,27 @@ def test_every_verb_has_a_plain_call(db: Database, app: Holdfast) -> None:  # E4
     many = ship.enqueue_many_sync([2, 3])
     bad = ship.options(owner="ann", dedupe_key="k").enqueue_sync(-1)
     assert ship.options(owner="ann", dedupe_key="k").enqueue_sync(-1).duplicate
-    assert app.sync.counts()[State.QUEUED] == 4
+    assert app.sync.jobs.counts()[State.QUEUED] == 4
     asyncio.run(work_and_look(app))
-    assert [app.sync.result(handle.id, "5s") for handle in (one, *many)] == [2, 4, 6]
-    assert app.sync.job(one.id).state is State.COMPLETE
-    assert [row.id for row in app.sync.jobs(state="failed").rows] == [bad.id]
-    assert [letter.id for letter in app.sync.dead_letters()] == [bad.id]
-    assert [event.kind for event in app.sync.events(job_id=one.id)] == ["queued", "processing", "complete"]
-    assert app.sync.redrive(bad.id) == 1
-    app.sync.cancel(bad.id)
-    assert app.sync.retry(bad.id) == 1
+    assert [app.sync.jobs.result(handle.id, "5s") for handle in (one, *many)] == [2, 4, 6]
+    assert app.sync.jobs.get(one.id).state is State.COMPLETE
+    assert [row.id for row in app.sync.jobs.list(state="failed").rows] == [bad.id]
+    assert [letter.id for letter in app.sync.dead_letters.list()] == [bad.id]
+    assert [event.kind for event in app.sync.events.list(job_id=one.id)] == [
+        "queued",
+        "processing",
+        "complete",
+    ]
+    assert app.sync.dead_letters.redrive(ids=bad.id) == 1
+    app.sync.jobs.cancel(bad.id)
+    assert app.sync.jobs.retry(bad.id) == 1
     with pytest.raises(Conflict):
-        app.sync.retry(one.id)
+        app.sync.jobs.retry(one.id)
     with pytest.raises(UnknownJob):
-        app.sync.job(app.new_id())
+        app.sync.jobs.get(app.runtime.new_id())
     asyncio.run(work_and_look(app))
     with pytest.raises(JobFailed):
-        app.sync.result(bad.id, "5s")
-    with pytest.raises(AttributeError, match="no verb explode"):
-        app.sync.explode()
+        app.sync.jobs.result(bad.id, "5s")
 
 
 def test_sync_enqueues_from_many_threads_are_all_stored_once(db: Database, app: Holdfast) -> None:  # E46
@@ -585,7 +587,7 @@ def test_sync_enqueues_from_many_threads_are_all_stored_once(db: Database, app: 
     for thread in threads:
         thread.join()
     asyncio.run(work_and_look(app))
-    assert app.sync.counts()[State.COMPLETE] == 80
+    assert app.sync.jobs.counts()[State.COMPLETE] == 80
 
 
 async def test_a_handler_may_enqueue_sync_from_its_thread(db: Database, app: Holdfast) -> None:  # E49
@@ -600,7 +602,7 @@ async def test_a_handler_may_enqueue_sync_from_its_thread(db: Database, app: Hol
     async with app:
         handle = await parent.enqueue()
         await work(app)
-        assert (await app.job(await handle.result("30s"))).result == 2
+        assert (await app.jobs.get(await handle.result("30s"))).result == 2
 
 
 async def test_two_apps_on_one_database_share_the_work(db: Database) -> None:  # E50

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from holdfast.domain.limiter import Limiter
+from holdfast.resilience.limiter import Limiter
 from holdfast.worker import slots
-from tests.integration.world import Database, new_app, working
+from tests.apps import Database, new_app, working
 
 
 @pytest.mark.slow
@@ -43,18 +43,18 @@ async def test_a_worker_runs_more_jobs_at_once_under_load_and_the_least_after_a_
         peak = 0
         grown.clear()
         await nap.enqueue_many([()] * 20)
-        while (await app.counts())["queued"] > 10:  # noqa: ASYNC110 - nothing tells of it
+        while (await app.jobs.counts())["queued"] > 10:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         first = peak
         while not grown.is_set():
             await nap.enqueue_many([()] * 200)
-            while (await app.counts())["queued"] > 100 and not grown.is_set():  # noqa: ASYNC110
+            while (await app.jobs.counts())["queued"] > 100 and not grown.is_set():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         return first
 
     async with asyncio.timeout(90), app, working(app):
         assert await load() <= 3
-        while (await app.counts())["queued"]:  # noqa: ASYNC110
+        while (await app.jobs.counts())["queued"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         rested.clear()
         await rested.wait()

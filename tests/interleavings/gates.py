@@ -100,7 +100,7 @@ class _Transaction:
 
 async def open_gated(url: str, side: Side) -> PostgresStore:
     store = PostgresStore(url, SystemClock(), None)
-    connect = store._lines.connect
+    connect = store._connections.connect
 
     async def gated(**settings: str) -> Any:
         connection = await connect(**settings)
@@ -109,7 +109,7 @@ async def open_gated(url: str, side: Side) -> PostgresStore:
         await connection.execute("SET deadlock_timeout = '20ms'")
         return Gated(connection, side)
 
-    store._lines.connect = gated  # type: ignore[method-assign]
+    store._connections.connect = gated  # type: ignore[method-assign]
     await store.open()
     return store
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 from itertools import combinations_with_replacement, count
 from typing import Any
 
-from holdfast.domain.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
-from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import UNCONDITIONAL, Precondition
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Reclaim, StuckAttempt
 from holdfast.errors import Conflict, StoreUnavailable
-from holdfast.stores.postgres import PostgresStore
+from holdfast.jobs.job import JobId, JobSpec, Lane, Lease, NewJob, Session, Settlement
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.stores.postgres import PostgresStore, sessions
 from holdfast.wiring import SystemIds
 
 _ids, _numbers = SystemIds(), count(1)
@@ -99,8 +99,11 @@ async def set_stage(store: PostgresStore, scene: str) -> Stage:
     stage.jobs.append(job.id)
     if scene not in ("queued", "waiting"):
         await _go_on(store, scene, stage)
-    row = await store.job(job.id)
+    row = await store.queries.job(job.id)
     assert row is not None
+    begins = {"late": row.deadline_at, "waiting": row.run_at}.get(scene) or row.queued_at
+    while await store.now() <= begins:
+        pass  # a millisecond: the scene begins when the deadline or the delay has passed
     stage.read = Precondition(versions=frozenset({row.version}))
     return stage
 
@@ -145,7 +148,9 @@ async def _claim(store: PostgresStore, verb: str, stage: Stage, other: Session) 
 
 
 async def _extend(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:
-    return "extended" if await store.extend(stage.session) else "refused"
+    # By the statement of a heartbeat on this connection: the heartbeat's own one does not stop.
+    extended = await store._database.run("maintenance", lambda db: sessions.extend(db, stage.session))
+    return "extended" if extended else "refused"
 
 
 async def _reclaim(store: PostgresStore, verb: str, stage: Stage, other: Session) -> str:

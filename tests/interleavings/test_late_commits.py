@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from holdfast.domain.job import JobSpec, Lane, NewJob, Settlement
-from holdfast.domain.verdict import Failure, RetryAfter
+from devservices.postgres import Postgres
+from holdfast.jobs.job import JobSpec, Lane, NewJob, Settlement
+from holdfast.jobs.verdict import Failure, RetryAfter
 from holdfast.stores.postgres import PostgresStore
 from holdfast.testing import ManualClock
 from holdfast.wiring import SystemClock, SystemIds
-from tests.services.databases import new_database
-from tests.services.postgres import Postgres
+from tests.databases import new_database
 
 LANE = Lane("default", "email")
 
@@ -50,11 +50,11 @@ async def test_a_reader_of_the_log_does_not_pass_by_a_transaction_that_is_still_
             async with store.transaction() as connection:
                 await store.enqueue_in(connection, [early])
                 await store.enqueue([late])
-                while_open = await store.events(after=0, limit=10)
-                assert await store.newest_event() == 0
+                while_open = await store.queries.events(after=0, limit=10)
+                assert await store.queries.newest_event() == 0
             cursor = max((event.id for event in while_open), default=0)
             async with asyncio.timeout(10):  # others on this server may keep events back for a moment
-                while len(seen := while_open + await store.events(after=cursor, limit=10)) < 2:  # noqa: ASYNC110
+                while len(seen := while_open + await store.queries.events(after=cursor, limit=10)) < 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert [event.job_id for event in seen] == [early.id, late.id]
         finally:
@@ -75,7 +75,7 @@ async def test_a_retry_is_due_by_the_servers_clock(postgres: Postgres) -> None: 
                 [claimed] = await store.claim(session, [LANE], 1)
                 verdict = RetryAfter(delay, Failure("BOOM", "BOOM happened"))
                 await store.settle([Settlement(claimed.lease, verdict, claimed.attempt)])
-                row, now = await store.job(job.id), await store.now()
+                row, now = await store.queries.job(job.id), await store.now()
                 assert row is not None
                 assert timedelta() <= now + delay - row.run_at < timedelta(seconds=30)
         finally:
@@ -109,6 +109,6 @@ async def test_a_dedupe_key_taken_by_an_open_transaction_does_not_end_that_of_an
                 while not await connection.fetchval(waits):  # until it stands at the key
                     await connection.execute("SELECT pg_stat_clear_snapshot(), pg_sleep(0.01)")
             assert await waiting
-            assert (await store.counts())["queued"] == 2
+            assert (await store.queries.counts())["queued"] == 2
         finally:
             await store.close()

@@ -13,13 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.domain.outbox import Taken
+from devservices.postgres import Postgres
+from holdfast.outbox.model import Taken
 from holdfast.stores.postgres import PostgresStore, outbox_marks
 from holdfast.stores.postgres.outbox_marks import NO_MARK, Mark
 from holdfast.wiring import SystemClock
 from tests.contract.outboxes import TOPIC, a_message, drain, names, of, publish, put_off, take
-from tests.services.databases import new_database
-from tests.services.postgres import Postgres
+from tests.databases import new_database
 
 END_OURS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE datname = current_database() AND application_name = 'holdfast'"""
@@ -44,7 +44,7 @@ async def pass_by(store: PostgresStore, number: int) -> None:
         name = f"0{next(_others)}"
         await publish(store, name)
         assert await drain(store) == [name]
-    lowest = store._marks.of([TOPIC]).lowest
+    lowest = store.outbox.marks.of([TOPIC]).lowest
     assert lowest is not None
     assert min(lowest) > number
 
@@ -54,9 +54,9 @@ async def test_a_message_that_commits_late_is_taken_before_later_ones_of_its_key
 ) -> None:  # E44
     async with stores(postgres, 1) as [store]:
         async with store.transaction() as connection:
-            await store.publish_in(connection, [a_message("a1", key="a"), a_message("1")])
+            await store.outbox.publish_in(connection, [a_message("a1", key="a"), a_message("1")])
             await pass_by(store, 2)
-        assert await store.next_message([TOPIC]) == timedelta()
+        assert await store.outbox.next_due([TOPIC]) == timedelta()
         await publish(store, "a2")
         assert names(await take(store)) == ["a1", "1", "a2"]
 
@@ -66,7 +66,7 @@ async def test_a_late_message_in_the_hand_of_another_relay_holds_up_its_key(
 ) -> None:  # E44
     async with stores(postgres, 2) as [one, other]:
         async with one.transaction() as connection:
-            await one.publish_in(connection, [a_message("a1", key="a")])
+            await one.outbox.publish_in(connection, [a_message("a1", key="a")])
             await pass_by(one, 1)
         hand = await take(other, 1)
         assert names(hand) == ["a1"]
@@ -74,7 +74,7 @@ async def test_a_late_message_in_the_hand_of_another_relay_holds_up_its_key(
         assert names(await take(one, 1)) == ["b1"]  # a2 has stepped behind a1
         await publish(one, "a3")
         assert await take(one) == []
-        assert await other.put_off_messages(put_off(*hand, seconds=0)) == 1
+        assert await other.outbox.put_off(put_off(*hand, seconds=0)) == 1
         assert await drain(one) == ["a1", "a2", "a3"]
 
 
@@ -83,12 +83,12 @@ async def test_what_stands_behind_a_late_message_is_let_into_line_by_whoever_del
 ) -> None:  # E44
     async with stores(postgres, 2) as [one, other]:
         async with one.transaction() as connection:
-            await one.publish_in(connection, [a_message(f"a{n}", key="a") for n in (1, 2)])
+            await one.outbox.publish_in(connection, [a_message(f"a{n}", key="a") for n in (1, 2)])
             for store in (one, other):
                 await pass_by(store, 2)
         hand = await take(other, 1)
         assert await take(one) == []  # a2 is behind now, below the marks of both
-        assert await one.messages_delivered(hand) == 1
+        assert await one.outbox.delivered(hand) == 1
         await publish(other, "a3")
         assert names(await take(other)) == ["a2", "a3"]
 
@@ -99,7 +99,7 @@ async def test_a_replayed_message_is_taken_before_later_ones_of_its_key(postgres
         await drain(one)
         number = (await of(one, "a1")).number
         await pass_by(one, number)
-        await other.replay_messages(TOPIC, number, number, 1)
+        await other.outbox.replay(TOPIC, number, number, 1)
         await publish(one, "a2")
         assert names(await take(one)) == ["a1", "a2"]
 
@@ -113,7 +113,7 @@ async def test_a_message_that_is_away_until_before_the_mark_comes_back(postgres:
         await pass_by(one, 1)
         await publish(one, "a1")
         assert names(await take(slow)) == ["a1"]
-        assert await one.next_message([TOPIC]) == timedelta()
+        assert await one.outbox.next_due([TOPIC]) == timedelta()
         assert names(await take(one)) == ["a1"]
 
 
@@ -123,9 +123,9 @@ async def test_a_mark_is_dropped_with_the_server_it_was_made_by(postgres: Postgr
         with psycopg.connect(store.url) as person:
             person.execute(END_OURS)
         assert (
-            await store.next_message([TOPIC]) is None
+            await store.outbox.next_due([TOPIC]) is None
         )  # on a new connection, which may lead to another server
-        assert store._marks.of([TOPIC]) == NO_MARK
+        assert store.outbox.marks.of([TOPIC]) == NO_MARK
         await publish(store, "1")
         assert names(await take(store)) == ["1"]
 
@@ -144,7 +144,7 @@ async def test_no_message_is_ever_below_what_a_mark_says(
         async def begin() -> None:
             caller = await open_ones.enter_async_context(AsyncExitStack())
             connection = await caller.enter_async_context(two[0].transaction())
-            await two[0].publish_in(connection, [a_message(key=chance.choice("abc"))])
+            await two[0].outbox.publish_in(connection, [a_message(key=chance.choice("abc"))])
             callers.append(caller)
 
         async def commit() -> None:
@@ -152,20 +152,22 @@ async def test_no_message_is_ever_below_what_a_mark_says(
                 await callers.pop(chance.randrange(len(callers))).aclose()
 
         async def send() -> None:
-            await two[0].publish([a_message(key=chance.choice(["a", "b", "c", None])) for _ in range(3)])
+            await two[0].outbox.publish(
+                [a_message(key=chance.choice(["a", "b", "c", None])) for _ in range(3)]
+            )
 
         async def hold() -> None:
             hands.extend(await take(chance.choice(two), chance.randint(1, 4)))
 
         async def deliver() -> None:
-            await chance.choice(two).messages_delivered([hands.pop() for _ in hands[:3]])
+            await chance.choice(two).outbox.delivered([hands.pop() for _ in hands[:3]])
 
         async def fail() -> None:
             given = [hands.pop(0) for _ in hands[:2]]
-            await chance.choice(two).put_off_messages(put_off(*given, seconds=chance.choice([0, 5, None])))
+            await chance.choice(two).outbox.put_off(put_off(*given, seconds=chance.choice([0, 5, None])))
 
         async def replay() -> None:
-            await two[1].replay_messages(TOPIC, 0, chance.randint(1, 50), 3)
+            await two[1].outbox.replay(TOPIC, 0, chance.randint(1, 50), 3)
 
         steps: list[Callable[[], Awaitable[None]]] = [begin, commit, send, hold, hold, deliver, deliver, fail]
         for step in range(120):
@@ -173,7 +175,7 @@ async def test_no_message_is_ever_below_what_a_mark_says(
             if len(callers) > 3:
                 await commit()
             for store in two:
-                mark = store._marks.of([TOPIC])
+                mark = store.outbox.marks.of([TOPIC])
                 if mark.seen is not None and mark not in marks:
                     marks.append(mark)
             assert below(watch, marks) == []

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from holdfast.domain.job import JobId, Session
+from devservices.postgres import Postgres
 from holdfast.errors import Conflict
+from holdfast.jobs.job import JobId, Session
 from holdfast.stores.postgres import PostgresStore
 from holdfast.wiring import SystemClock
+from tests.databases import new_database
 from tests.interleavings.gates import Director, Side, open_gated
 from tests.interleavings.scenes import PERSONS, SCENES, call, pairs, set_stage
-from tests.services.databases import new_database
-from tests.services.postgres import Postgres
 from tests.simulation.ledger import Life, check_attempts, check_row, step
 
 pytestmark = pytest.mark.timeout(180)
@@ -73,15 +73,15 @@ class Theatre:
     async def _end(self, job_id: JobId) -> Job:
         """After the play: the records agree, and the job is put away."""
         store = self._plain
-        events = await store.events(after=0, limit=100, job_id=job_id)
+        events = await store.queries.events(after=0, limit=100, job_id=job_id)
         life: Life | None = None
         for event in events:
             life = step(life, event)
-        row = await store.job(job_id)
+        row = await store.queries.job(job_id)
         assert row is not None
         assert life is not None
         check_row(life, row)
-        check_attempts(life, await store.attempts(job_id))
+        check_attempts(life, await store.queries.attempts(job_id))
         try:
             await store.cancel(job_id, "test", "")
         except Conflict:
@@ -147,7 +147,7 @@ async def test_two_callers_at_once_are_as_one_after_the_other(
                 async with asyncio.timeout(60):
                     await theatre.every_order(scene, (verbs[0], verbs[1]))
             assert theatre.played > 3 * len(SCENES[scene])
-            assert await plain.violations() == []
+            assert await plain.queries.violations() == []
         finally:
             await director.close()
             for store in (*stores, plain):

@@ -1,1 +1,1 @@
-"""What takes minutes: `make nightly` runs it. The marker `nightly` keeps it out of `make test`."""
+"""Tests that take minutes, and tests of how long something takes. `make nightly` runs them; their marker keeps them out of `make test`."""

@@ -11,10 +11,11 @@ from typing import Any
 import httpx2
 
 from holdfast import Holdfast
-from holdfast.domain.internal import is_internal
-from holdfast.domain.job import JobId, NewJob, Settlement
-from holdfast.domain.verdict import Bury, Failure
-from holdfast.engine.payload import encode
+from holdfast.engine.tables import operations
+from holdfast.jobs.internal import is_internal
+from holdfast.jobs.job import JobId, NewJob, Settlement
+from holdfast.jobs.verdict import Bury, Failure
+from holdfast.tasks.payload import encode
 from holdfast.webhooks.signature import sign
 from tests.server.world import API
 
@@ -36,7 +37,7 @@ class World:
 
     async def job(self, task: str) -> JobId:
         """A dead letter of *task*, of the owner; the engine's own are nobody's."""
-        engine = await self.app.engine()
+        engine = await self.app.runtime.engine()
         if is_internal(task):
             payload = encode(self.args[task], what="arguments")
             row = NewJob(engine.ids.job_id(), payload, self.app.tasks[task].plain_spec)
@@ -46,21 +47,21 @@ class World:
             stored = (self.stored or self.args)[task]
             made = (await self.app.tasks[task].options(owner=self.owner).enqueue(**stored)).id
         await self.bury_all()
-        assert (await self.app.job(made)).state == "failed"
+        assert (await self.app.jobs.get(made)).state == "failed"
         return made
 
     async def bury_all(self) -> None:
-        store = (await self.app.engine()).store
+        store = (await self.app.runtime.engine()).store
         session = await store.open_session(f"worker-{next(_names)}", timedelta(minutes=1))
-        for one in await store.claim(session, sorted(await store.lanes()), 1000):
+        for one in await store.claim(session, sorted(await store.lanes.all()), 1000):
             await store.settle([Settlement(one.lease, Bury(Failure("BOOM", "It went wrong.")), one.attempt)])
         await store.close_session(session)
 
     async def state(self) -> tuple[Any, ...]:
         """All that a request could have changed."""
-        engine = await self.app.engine()
-        operations = [one.id for one in await engine.store.operations(100)]
-        return await engine.counts(), await engine.store.newest_event(), operations
+        engine = await self.app.runtime.engine()
+        begun = [one.id for one in await operations.newest(engine.store, 100)]
+        return await self.app.jobs.counts(internal=True), await engine.store.queries.newest_event(), begun
 
     async def post(self, path: str, body: Any = None, **headers: str) -> httpx2.Response:
         return await self.client.post(f"{API}/{path}", json=body, headers=headers)
@@ -128,7 +129,7 @@ async def redrive_all(world: World, task: str) -> httpx2.Response:
 
 
 async def ask_by_message(world: World, task: str) -> httpx2.Response:
-    made = await world.app.create_inbound_webhook(owner=None if world.named else world.owner)
+    made = await world.app.webhooks.create_inbound(owner=None if world.named else world.owner)
     content = f'{{"action":"retry","job":"{await world.job(task)}"}}'.encode()
     headers = sign(made.secrets, f"msg-{next(_names)}", datetime.now(UTC), content)
     return await world.client.post(f"{API}/inbound/{made.id}", content=content, headers=headers)

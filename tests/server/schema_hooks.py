@@ -17,7 +17,7 @@ _BEYOND_THE_DOCUMENT = {
     "NOT_FOUND",
     "NOT_READY",
     "PRECONDITION_FAILED",
-    "TOLD_ONCE",
+    "SECRET_SHOWN_ONCE",
     "TOO_LARGE",
     "UNAUTHENTICATED",
     "UNKNOWN_TASK",
@@ -27,13 +27,15 @@ _BEYOND_THE_DOCUMENT = {
 #: What the words of a schema cannot say: which letters can be printed or stored, how long a duration is in
 #: all, where a URL leads, what a job has.
 _BEYOND_A_SCHEMA = (
-    "a text of printable characters",
+    "is given twice",  # an argument with two values
+    "use printable characters only",
     "a duration is 0 to 100 years",
-    "a moment is of the years 1970 to 2199",
+    "a time must be in the years 1970 to 2199",
     "has no recorded step",
     "is not one of this app",
     "a key that lasts no time",
     "this URL cannot be called",
+    "contains NUL",
     "holds NUL",
     "convert() needs the argument",
     "convert() has no argument",

@@ -7,11 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.domain.access import Role
-from holdfast.engine.access_keys import digest_of
+from holdfast.engine.access import Role
+from holdfast.engine.keys import digest_of
+from holdfast.engine.tables import access_keys
+from holdfast.engine.tables.sql import Transacts
 from holdfast.errors import UsageError
 from holdfast.server import api
-from holdfast.server.access import BELIEVED_FOR, LOOK_UPS, TOUCH_EVERY
+from holdfast.server.access import CACHED_FOR, LOOK_UPS, RECORD_USES_EVERY
 from holdfast.testing import ManualClock
 from tests.server.world import API, House, new_app, new_house
 
@@ -38,18 +40,18 @@ async def test_a_key_ends_with_its_time_and_when_it_is_revoked() -> None:  # E66
 
     lasting = await house.key(Role.ADMIN)
     assert await status(house, lasting) == 200
-    store = (await house.app.engine()).store
-    [key] = [one for one in await store.keys() if one.expires_at is None]
-    assert await store.revoke_key(key.id)
-    clock.advance(BELIEVED_FOR)
+    store = (await house.app.runtime.engine()).store
+    [key] = [one for one in await access_keys.every(store) if one.expires_at is None]
+    assert await access_keys.revoke(store, key.id)
+    clock.advance(CACHED_FOR)
     assert await status(house, lasting) == 401
 
 
 async def test_during_a_rotation_both_keys_are_good() -> None:  # E66
     house, clock = timed_house()
     old, new = await house.key(Role.ADMIN), await house.key(Role.ADMIN)
-    store = (await house.app.engine()).store
-    assert await store.revoke_key((await store.keys())[0].id, after=timedelta(hours=1))
+    store = (await house.app.runtime.engine()).store
+    assert await access_keys.revoke(store, (await access_keys.every(store))[0].id, after=timedelta(hours=1))
     assert (await status(house, old), await status(house, new)) == (200, 200)
     clock.advance("61m")
     assert (await status(house, old), await status(house, new)) == (401, 200)
@@ -60,23 +62,23 @@ async def test_keys_are_asked_for_once_and_their_use_is_written_down_in_batches(
 ) -> None:  # E66
     house, clock = timed_house()
     secret = await house.key(Role.ADMIN)
-    store = (await house.app.engine()).store
-    calls = {"key": 0, "touch_keys": 0}
+    store = (await house.app.runtime.engine()).store
+    calls = {"find": 0, "mark_used": 0}
     for name in calls:
-        kept = getattr(store, name)
+        kept = getattr(access_keys, name)
 
         async def counted(*args: object, name: str = name, kept: object = kept) -> object:
             calls[name] += 1
             return await kept(*args)  # type: ignore[operator]
 
-        monkeypatch.setattr(store, name, counted)
+        monkeypatch.setattr(access_keys, name, counted)
     for _ in range(50):
         assert await status(house, secret) == 200
-    assert calls == {"key": 1, "touch_keys": 1}
-    clock.advance(TOUCH_EVERY)
+    assert calls == {"find": 1, "mark_used": 1}
+    clock.advance(RECORD_USES_EVERY)
     assert await status(house, secret) == 200
-    assert calls == {"key": 2, "touch_keys": 2}
-    [key] = await store.keys()
+    assert calls == {"find": 2, "mark_used": 2}
+    [key] = await access_keys.every(store)
     assert key.last_used_at == clock.now()
 
 
@@ -84,7 +86,7 @@ async def test_who_guesses_keys_is_refused_and_locks_out_nobody_behind_the_same_
     house, clock = timed_house()
     good, other = await house.key(Role.ADMIN), await house.key(Role.ADMIN)
     assert await status(house, good, "203.0.113.9") == 200
-    clock.advance(BELIEVED_FOR)  # it has to be looked up again
+    clock.advance(CACHED_FOR)  # it has to be looked up again
     told = [await status(house, f"guess-{n}", "203.0.113.9") for n in range(40)]
     assert told[:20] == [401] * 20
     assert set(told[20:]) == {429}
@@ -104,18 +106,17 @@ async def test_a_flood_of_guesses_keeps_few_look_ups_under_way(
 ) -> None:  # E66
     house, _ = timed_house()
     good = await house.key(Role.ADMIN)
-    store = (await house.app.engine()).store
-    under_way, most, kept = 0, 0, store.key
+    under_way, most, kept = 0, 0, access_keys.find
 
-    async def counted(digest: bytes) -> object:
+    async def counted(store: Transacts, digest: bytes) -> object:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
         await asyncio.sleep(0)
         under_way -= 1
-        return await kept(digest)
+        return await kept(store, digest)
 
-    monkeypatch.setattr(store, "key", counted)
+    monkeypatch.setattr(access_keys, "find", counted)
     flood = [status(house, f"guess-{n}", "203.0.113.9") for n in range(300)]
     *_, answered = await asyncio.gather(*flood, status(house, good, "203.0.113.9"))
     assert answered == 200
@@ -128,16 +129,15 @@ async def test_a_key_that_was_good_does_not_wait_behind_guesses(
     house, clock = timed_house()
     good = await house.key(Role.ADMIN)
     assert await status(house, good) == 200
-    clock.advance(BELIEVED_FOR)
-    store = (await house.app.engine()).store
-    kept, go_on, digest = store.key, asyncio.Event(), digest_of(good)
+    clock.advance(CACHED_FOR)
+    kept, go_on, digest = access_keys.find, asyncio.Event(), digest_of(good)
 
-    async def slow(asked: bytes) -> object:
+    async def slow(store: Transacts, asked: bytes) -> object:
         if asked != digest:
             await go_on.wait()
-        return await kept(asked)
+        return await kept(store, asked)
 
-    monkeypatch.setattr(store, "key", slow)
+    monkeypatch.setattr(access_keys, "find", slow)
     flood = [asyncio.ensure_future(status(house, f"guess-{n}")) for n in range(50)]
     async with asyncio.timeout(30):
         assert await status(house, good) == 200
@@ -210,7 +210,7 @@ async def test_the_first_key_closes_the_door() -> None:  # E66
     house, clock = timed_house(without_key="until_first")
     assert await status(house, None, "127.0.0.1") == 200
     secret = await house.key(Role.VIEWER)
-    clock.advance(BELIEVED_FOR)
+    clock.advance(CACHED_FOR)
     assert await status(house, None, "127.0.0.1") == 401
     assert await status(house, secret, "127.0.0.1") == 200
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.errors import PayloadError
 from holdfast.server import rate_limits, strict_json
 from holdfast.server.problems import CODES, MEDIA_TYPE, Problem
@@ -264,9 +264,9 @@ def path_for(name: str) -> str:
 @pytest.mark.parametrize("name", HEAVY)
 async def test_a_heavy_body_is_refused(name: str) -> None:  # E66
     async with HOUSE.client(headers=JSON | await HOUSE.as_(Role.ADMIN)) as client:
-        before = await HOUSE.app.counts()
+        before = await HOUSE.app.jobs.counts()
         assert_refused(await client.post(path_for(name), content=HEAVY[name]), 400, 422)
-        assert await HOUSE.app.counts() == before
+        assert await HOUSE.app.jobs.counts() == before
 
 
 @pytest.mark.nightly
@@ -415,7 +415,7 @@ async def test_what_is_given_is_given_back_to_the_letter(house: House) -> None: 
         made = await client.post(f"{API}/jobs/batch", json=body)
         assert made.status_code == 201, made.text[:300]
         ids = [one["id"] for one in made.json()["jobs"]]
-        page = await house.app.jobs(ids=ids, limit=len(ids))
+        page = await house.app.jobs.list(ids=ids, limit=len(ids))
         assert {row.id: row.payload["text"] for row in page.rows} == dict(zip(ids, texts, strict=True))
         for text in texts[::3]:
             words = {"tag": text, "key": text} if len(text) % 2 else {"error_code": text, "task": text}
@@ -452,7 +452,7 @@ async def test_so_are_those_of_a_call_in_python(house: House, depth: int) -> Non
         await take.enqueue(value)
     with pytest.raises(PayloadError):
         await take.enqueue_many([(1,), (value,)])
-    assert sum((await house.app.counts()).values()) == 0
+    assert sum((await house.app.jobs.counts()).values()) == 0
 
 
 async def test_an_operation_as_slow_as_never_is_refused_and_a_slow_one_is_done(house: House) -> None:  # E32
@@ -470,12 +470,12 @@ async def test_an_operation_as_slow_as_never_is_refused_and_a_slow_one_is_done(h
 async def test_a_signed_message_may_name_no_job_that_cannot_be(house: House) -> None:  # E61
     from holdfast.webhooks.signature import sign
 
-    webhook = await house.app.create_inbound_webhook()
+    webhook = await house.app.webhooks.create_inbound()
     async with house.client() as client:
         for number, job in enumerate(("x", "\x00", "\ud800", "x" * 9000, "' OR 1=1", "{", "019a8f6e")):
             body = json.dumps({"action": "retry", "job": job}).encode()
             signed = sign(
-                webhook.secrets, f"msg_{number}", await (await house.app.engine()).store.now(), body
+                webhook.secrets, f"msg_{number}", await (await house.app.runtime.engine()).store.now(), body
             )
             answer = await client.post(
                 f"{API}/inbound/{webhook.id}", content=body, headers=JSON | dict(signed)

@@ -57,7 +57,7 @@ async def until_closed(house: Served, sent: bytes, seconds: float, first: float 
 
 
 async def stored(house: Served) -> int:
-    return sum((await house.app.counts()).values())
+    return sum((await house.app.jobs.counts()).values())
 
 
 #: One request for whoever believes the one header, two for whoever believes the other.
@@ -167,13 +167,13 @@ async def test_who_does_not_finish_is_let_go(
 
 async def test_who_waits_for_its_answer_is_not_let_go(house: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LOOK_SECONDS", 0.05)
-    kept = house.app.workers
+    kept = house.app.queues.workers
 
     async def slow() -> Any:
         await asyncio.sleep(0.5)
         return await kept()
 
-    monkeypatch.setattr(house.app, "workers", slow)
+    monkeypatch.setattr(house.app.queues, "workers", slow)
     assert status(await raw(house, head(path="workers", method="GET"))) == 200
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.redaction import redact_text
 from holdfast.server import strict_json
 from holdfast.server.problems import CODES, MEDIA_TYPE, Problem
@@ -148,12 +148,12 @@ def house() -> House:
 @pytest.mark.parametrize("name", BAD_JSON)
 async def test_bad_json_is_refused_and_nothing_is_stored(house: House, name: str) -> None:  # E66
     async with house.client(headers=JSON | await house.as_(Role.ADMIN)) as client:
-        before = await house.app.counts()
+        before = await house.app.jobs.counts()
         answer = await client.post(f"{API}/jobs", content=BAD_JSON[name])
         assert answer.status_code in (400, 422), answer.text
         assert answer.headers["content-type"] == MEDIA_TYPE
         assert CODES[answer.json()["code"]].status == answer.status_code
-        assert await house.app.counts() == before
+        assert await house.app.jobs.counts() == before
 
 
 @pytest.mark.nightly
@@ -178,12 +178,12 @@ def test_strict_json_takes_what_everybody_reads_alike() -> None:
 @pytest.mark.parametrize("name", BAD_FIELDS)
 async def test_a_body_that_is_not_what_is_asked_for_is_refused(house: House, name: str) -> None:  # E66
     async with house.client(headers=JSON | await house.as_(Role.ADMIN)) as client:
-        before = await house.app.counts()
+        before = await house.app.jobs.counts()
         answer = await client.post(f"{API}/jobs", content=json.dumps(BAD_FIELDS[name]).encode())
         assert answer.status_code == 422, answer.text
         assert answer.json()["code"] in ("INVALID", "UNKNOWN_TASK")
         assert "\n" not in answer.json()["detail"]
-        assert await house.app.counts() == before
+        assert await house.app.jobs.counts() == before
 
 
 @pytest.mark.parametrize("text", NAUGHTY)
@@ -193,7 +193,7 @@ async def test_naughty_texts_are_inert(house: House, text: str) -> None:  # E66
         assert made.status_code == 201
         shown = await client.get(f"{API}/jobs/{made.json()['id']}?include=args")
         assert shown.json()["args"] == {"pdf": redact_text(text)}
-        assert (await house.app.job(made.json()["id"])).payload == {"pdf": text}
+        assert (await house.app.jobs.get(made.json()["id"])).payload == {"pdf": text}
         for where in ("owner", "tag", "task", "queue", "key", "cursor", "error_code"):
             found = await client.get(f"{API}/jobs", params={where: text})
             assert found.status_code in (200, 400, 422), (where, found.text)
@@ -285,7 +285,7 @@ async def test_a_bug_of_ours_is_told_without_its_words(
     async def broken(*_args: Any, **_more: Any) -> None:
         raise RuntimeError("CANARY-in-an-exception")
 
-    monkeypatch.setattr(house.app, "workers", broken)
+    monkeypatch.setattr(house.app.queues, "workers", broken)
     async with house.client(headers=await house.as_(Role.ADMIN)) as client:
         answer = await client.get(f"{API}/workers")
     assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Fatal, Holdfast
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.server.assembly import table
 from tests.server.world import API, House, new_app, new_house
 
@@ -62,7 +62,7 @@ async def test_secrets_of_payloads_and_exceptions_are_told_to_nobody(
             assert refused.status_code == 422
             assert CANARY not in refused.text
     await app.run_worker(until_idle=True, queues=["default"])
-    row = await app.job(made.json()["id"])
+    row = await app.jobs.get(made.json()["id"])
     assert row.state == "failed"
     for role, owner in ((Role.ADMIN, None), (Role.VIEWER, None), (Role.OWNER, "alice")):
         told = await everything_readable(house, row.id, role, owner)
@@ -72,7 +72,7 @@ async def test_secrets_of_payloads_and_exceptions_are_told_to_nobody(
         assert ("OSError" in told) is (role is not Role.OWNER)
     assert CANARY not in caplog.text
     assert "in test_secrets_of" in caplog.text
-    assert CANARY not in str([event.meta for event in await app.events()])
+    assert CANARY not in str([event.meta for event in await app.events.list()])
 
 
 async def test_secrets_of_headers_and_addresses_are_told_to_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from tests.server.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def post(
 
 
 async def stored(house: House) -> int:
-    return sum((await house.app.counts()).values())
+    return sum((await house.app.jobs.counts()).values())
 
 
 async def test_a_thousand_at_once_make_one_job(house: House) -> None:  # E37
@@ -47,7 +47,7 @@ async def test_a_thousand_at_once_make_one_job(house: House) -> None:  # E37
 
 async def test_the_first_answer_is_given_again_whatever_became_of_the_job(house: House) -> None:  # E37
     first = await post(house, "k1")
-    await house.app.cancel(first.json()["id"])
+    await house.app.jobs.cancel(first.json()["id"])
     again = await post(house, "k1")
     assert (again.status_code, again.json()) == (first.status_code, first.json())
     assert again.headers["idempotency-replayed"] == "true"

@@ -8,16 +8,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine import breakers
+from holdfast.engine.access import Role
+from holdfast.engine.tables.dependencies import swap_breaker
 from tests.server.world import API, House, new_app, new_house
 
 pytestmark = pytest.mark.anyio
 
 #: A move, what must be there for it, and what somebody else does after it was looked at and before it is made.
 RACES: dict[str, tuple[str, str, str]] = {
-    "jobs/{id}/retry": ("dead", "engine.retry", "retry"),
-    "jobs/{id}/cancel": ("queued", "engine.cancel", "cancel and retry"),
-    "dead-letters/{id}/redrive": ("dead", "engine.redrive_one", "retry"),
+    "jobs/{id}/retry": ("dead", "jobs.retry", "retry"),
+    "jobs/{id}/cancel": ("queued", "jobs.cancel", "cancel and retry"),
+    "dead-letters/{id}/redrive": ("dead", "dead_letters.redrive_one", "retry"),
     "dead-letters/{id}/discard": ("dead", "store.discard", "die again"),
 }
 
@@ -42,9 +44,9 @@ async def tag_of(house: House, path: str) -> str:
 
 async def between(house: House, verb: str, meanwhile: Callable[[], Awaitable[object]]) -> None:
     """The next time that *verb* is called, *meanwhile* happens first."""
-    engine = await house.app.engine()
-    owner: Any = engine if verb.startswith("engine") else engine.store
-    word = verb.partition(".")[2]
+    namespace, _, word = verb.rpartition(".")
+    places = {"store": (await house.app.runtime.engine()).store} | vars(house.app)
+    owner: Any = places[namespace]
     real = getattr(owner, word)
 
     async def late(*args: Any, **more: Any) -> Any:
@@ -59,14 +61,14 @@ async def others(house: House, job_id: str, doing: str) -> None:
     app = house.app
     match doing:
         case "retry":
-            await app.retry(job_id, by="somebody")
+            await app.jobs.retry(job_id, by="somebody")
         case "cancel and retry":
-            await app.cancel(job_id, by="somebody")
-            await app.retry(job_id, by="somebody")
+            await app.jobs.cancel(job_id, by="somebody")
+            await app.jobs.retry(job_id, by="somebody")
         case "die again":
-            await app.retry(job_id, by="somebody")
+            await app.jobs.retry(job_id, by="somebody")
             await house.dead()  # claims all that is in line …
-            await app.cancel(job_id, by="somebody")  # … and this one is taken from it
+            await app.jobs.cancel(job_id, by="somebody")  # … and this one is taken from it
 
 
 async def test_a_change_between_the_look_and_the_move_is_noticed(house: House) -> None:  # E33 E66
@@ -78,7 +80,7 @@ async def test_a_change_between_the_look_and_the_move_is_noticed(house: House) -
         body = {"reason": "old"} if "discard" in path else None
         refused = await post(house, here, tag, body)
         assert (refused.status_code, refused.json()["code"]) == (412, "PRECONDITION_FAILED"), path
-        by = [event.meta.get("by", "") for event in await house.app.events(job_id=job_id)]
+        by = [event.meta.get("by", "") for event in await house.app.events.list(job_id=job_id)]
         assert not [name for name in by if name.startswith("key:")], path
 
 
@@ -96,20 +98,24 @@ async def test_what_has_not_changed_is_moved_by_any_of_the_tags(house: House) ->
     assert (await post(house, f"jobs/{job_id}/cancel", "*")).status_code == 409
 
 
-async def test_a_breaker_that_its_workers_changed_meanwhile_is_not_forced(house: House) -> None:  # E20 E66
+async def test_a_breaker_that_its_workers_changed_meanwhile_is_not_forced(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E20 E66
     await house.enqueue()
     app, here = house.app, "breakers/gateway"
-    opened = await app.open_breaker("gateway")
+    opened = await app.breakers.open("gateway")
     tag = await tag_of(house, here)
     assert tag == f'"{opened.version}"'
 
-    async def meanwhile() -> None:
-        await app.try_breaker("gateway", by="somebody")
+    async def late(*args: Any, **more: Any) -> bool:
+        monkeypatch.setattr(breakers, "swap_breaker", swap_breaker)
+        await app.breakers.try_("gateway", by="somebody")
+        return await swap_breaker(*args, **more)
 
-    await between(house, "store.swap_breaker", meanwhile)
+    monkeypatch.setattr(breakers, "swap_breaker", late)
     refused = await post(house, f"{here}/close", tag)
     assert (refused.status_code, refused.json()["code"]) == (412, "PRECONDITION_FAILED")
-    [kept] = await app.breakers()
+    [kept] = await app.breakers.list()
     assert kept.breaker.version == opened.version + 1
     for none in ('"0"', '"x"', f'"{"9" * 5000}"', ""):
         assert (await post(house, f"{here}/close", none)).status_code == 412

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC
 from typing import Any
 
 import httpx2
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.server.assembly import table
 from holdfast.server.routes import document
 from tests.server.world import API, House, assert_as_documented, new_house
@@ -27,7 +28,7 @@ async def call(
     role: Role = Role.ADMIN,
     as_owner: str | None = None,
     headers: dict[str, str] | None = None,
-    query: dict[str, str] | None = None,
+    query: dict[str, Any] | None = None,
     house: House = HOUSE,
     **path: str,
 ) -> httpx2.Response:
@@ -37,6 +38,36 @@ async def call(
         answer = await client.request(min(route.methods or ()), url, json=body, params=query)
     assert_as_documented(route, answer)
     return answer
+
+
+async def test_jobs_are_found_and_steered_by_an_argument() -> None:
+    house = new_house()
+    ids = [await house.enqueue(pdf=name, pages=pages) for name, pages in (("a", 1), ("a", 2), ("b", 2))]
+
+    async def found(*words: str) -> set[str]:
+        page = await call("list_jobs", query={"arg": list(words)}, house=house)
+        return {row["id"] for row in page.json()["jobs"]}
+
+    assert await found("pdf=a") == set(ids[:2])
+    assert await found("pdf=a", "pages=2") == {ids[1]}
+    assert await found('pages="2"') == set()
+    assert (await call("list_jobs", query={"arg": ["pdf"]}, house=house)).status_code == 422
+    assert (await call("list_jobs", query={"arg": ["x=" + "[" * 400]}, house=house)).json()["jobs"] == []
+    body = {"action": "cancel", "filter": {"args": {"pages": 2}}, "dry_run": True}
+    assert (await call("begin_operation", body, house=house)).json()["matched"] == 2
+    dead = {"action": "redrive", "filter": {"args": {"pages": 2}}, "dry_run": True}
+    assert (await call("begin_operation", dead, house=house)).status_code == 422
+
+
+@pytest.mark.parametrize("guess", [{"password": "hunter2"}, {"login": {"password": "hunter2"}}])
+async def test_a_search_confirms_no_guess_of_a_hidden_argument(guess: dict[str, Any]) -> None:  # E63
+    [[name, value]] = guess.items()
+    query = {"arg": [f"{name}={json.dumps(value)}"]}
+    listed = await call("list_jobs", query=query, role=Role.VIEWER)
+    assert (listed.status_code, listed.json()["code"]) == (422, "INVALID")
+    assert "hunter2" not in listed.text
+    body = {"action": "cancel", "filter": {"args": guess}, "dry_run": True}
+    assert (await call("begin_operation", body)).status_code == 422
 
 
 async def test_a_job_is_enqueued_with_all_that_can_be_said_of_it() -> None:  # E66
@@ -58,7 +89,7 @@ async def test_a_job_is_enqueued_with_all_that_can_be_said_of_it() -> None:  # E
     assert made.status_code == 201
     assert made.json() == {"id": made.json()["id"], "state": "queued", "duplicate": False}
     assert made.headers["location"] == f"{API}/jobs/{made.json()['id']}"
-    row = await HOUSE.app.job(made.json()["id"])
+    row = await HOUSE.app.jobs.get(made.json()["id"])
     assert (row.owner, row.queue, row.tags, row.max_attempts) == ("alice", "express", ("blue", "big"), 7)
     assert row.payload == {"pdf": "a.pdf", "pages": 3}
     assert row.deadline_at is not None
@@ -78,10 +109,10 @@ async def test_an_unknown_task_is_told_with_the_names_that_are_near() -> None:  
 
 async def test_many_jobs_are_stored_together_or_not_at_all() -> None:  # E46, E66
     good = {"task": "note", "args": {"text": "x"}}
-    before = await HOUSE.app.counts()
+    before = await HOUSE.app.jobs.counts()
     refused = await call("enqueue_jobs", {"jobs": [good] * 50 + [good | {"args": {}}]})
     assert refused.status_code == 422
-    assert await HOUSE.app.counts() == before
+    assert await HOUSE.app.jobs.counts() == before
     made = await call("enqueue_jobs", {"jobs": [good] * 50})
     assert made.status_code == 201
     assert len({job["id"] for job in made.json()["jobs"]}) == 50
@@ -137,7 +168,7 @@ async def test_whoever_read_an_older_version_does_not_act_on_it() -> None:  # E3
     newer = (await call("get_job", job_id=job_id, headers={"If-None-Match": tag})).headers["etag"]
     cancelled = await call("cancel_job", {"reason": "enough"}, job_id=job_id, headers={"If-Match": newer})
     assert cancelled.json() == {"id": job_id, "state": "cancelled"}
-    last = (await HOUSE.app.events(job_id=job_id))[-1]
+    last = (await HOUSE.app.events.list(job_id=job_id))[-1]
     assert last.meta["reason"] == "enough"
     assert last.meta["by"].startswith("key:admin")
     again = await call("cancel_job", job_id=job_id)
@@ -147,11 +178,11 @@ async def test_whoever_read_an_older_version_does_not_act_on_it() -> None:  # E3
 async def test_a_job_is_retried_with_other_arguments() -> None:  # E33, E49, E66
     job_id = await HOUSE.dead("alice")
     refused = await call("retry_job", {"args": {"pdv": "b.pdf"}}, job_id=job_id)
-    assert (refused.status_code, (await HOUSE.app.job(job_id)).state) == (422, "failed")
+    assert (refused.status_code, (await HOUSE.app.jobs.get(job_id)).state) == (422, "failed")
     owner = {"role": Role.OWNER, "as_owner": "alice"}
     assert (await call("retry_job", {"args": {"pdf": "b.pdf"}}, job_id=job_id, **owner)).status_code == 200  # type: ignore[arg-type]
-    assert (await HOUSE.app.job(job_id)).payload == {"pdf": "b.pdf"}
-    assert (await HOUSE.app.events(job_id=job_id))[-1].meta["edited"] == ["pdf"]
+    assert (await HOUSE.app.jobs.get(job_id)).payload == {"pdf": "b.pdf"}
+    assert (await HOUSE.app.events.list(job_id=job_id))[-1].meta["edited"] == ["pdf"]
 
 
 async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E66
@@ -163,9 +194,13 @@ async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E
         "RuntimeError: boom",
     )
     groups = (await call("list_dead_letter_groups", query={"owner": "alice"})).json()["groups"]
-    assert groups[0]["code"] == "BOOM"
+    assert (groups[0]["code"], groups[0]["message"]) == ("BOOM", "RuntimeError: boom")
+    as_owner = await call("list_dead_letter_groups", role=Role.OWNER, as_owner="alice")
+    assert [one["message"] for one in as_owner.json()["groups"]] == [
+        "It went wrong."
+    ]  # details are not for owners
     assert (await call("redrive_dead_letter", {"to_queue": "slow"}, job_id=one)).status_code == 200
-    assert (await HOUSE.app.job(one)).queue == "slow"
+    assert (await HOUSE.app.jobs.get(one)).queue == "slow"
     assert (await call("redrive_dead_letter", job_id=one)).status_code == 404
     assert (await call("discard_dead_letter", job_id=other)).status_code == 422  # it must be said why
     assert (await call("discard_dead_letter", {"reason": "old"}, job_id=other)).json()["state"] == "failed"

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast.domain.access import Role
-from holdfast.domain.limits import Rate
+from holdfast.engine.access import Role
+from holdfast.engine.requests import Requests
+from holdfast.resilience.limits import Rate
 from holdfast.server import api, rate_limit
 from holdfast.server.problems import Problem
 from holdfast.server.rate_limits import RateLimits
@@ -61,8 +62,8 @@ async def test_servers_count_together_and_ask_the_store_once_a_block(
     house, clock = limited("200/min")
     second = House(house.app, api(house.app, rate="200/min", clock=clock), house.secrets)
     headers = await house.as_(Role.OWNER, "ann")
-    store, charges = (await house.app.engine()).store, 0
-    charge = store.charge
+    store, charges = (await house.app.runtime.engine()).store, 0
+    charge = store.lanes.charge
 
     async def counted(groups: object) -> object:
         nonlocal charges
@@ -70,7 +71,7 @@ async def test_servers_count_together_and_ask_the_store_once_a_block(
         await asyncio.sleep(0)  # others come meanwhile
         return await charge(groups)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "charge", counted)
+    monkeypatch.setattr(store.lanes, "charge", counted)
     async with house.client(headers=headers) as one, second.client(headers=headers) as two:
         answers = await asyncio.gather(
             *(client.get(f"{API}/jobs") for _ in range(150) for client in (one, two))
@@ -94,7 +95,7 @@ class SleepsAtOnce(ManualClock):
 
 async def test_who_does_not_heed_refusals_is_told_later_and_let_in_evenly() -> None:  # E66
     clock = SleepsAtOnce()
-    rates = RateLimits(new_app(clock=clock), clock, Rate.read("6000/min"))
+    rates = RateLimits(Requests(new_app(clock=clock).runtime), clock, Rate.read("6000/min"))
 
     async def allowed(times: int) -> int:
         done = 0

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from holdfast import Holdfast, Limits
-from holdfast.domain.access import Action, Role
+from holdfast.engine.access import Action, Role
 from holdfast.server.assembly import table
 from holdfast.webhooks.delivery import install
 from holdfast.webhooks.selection import INBOUND_TASK, TASK
@@ -49,7 +49,10 @@ def make_app(url: str) -> Holdfast:
     @app.task(queue="house")
     async def sweep() -> None: ...
 
-    install(app)  # as the worker of `holdfast up --port` does
+    runtime = app.runtime
+    install(
+        runtime.tasks, runtime.admission, runtime.engine, runtime
+    )  # as the worker of `holdfast up --port` does
     return app
 
 
@@ -169,13 +172,13 @@ async def test_an_owner_names_only_queues_that_are_declared(
             "operations": {"action": "redrive", "filter": {}, "to_queue": queue},
         }
         for path, body in roads.items():
-            before, lanes = await world.state(), await (await world.app.engine()).lanes()
+            before, lanes = await world.state(), await world.app.queues.lanes()
             answer = await world.post(path, body)
             if role == OWNER and queue in ("mine", "holdfast.webhooks"):
                 assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN"), path
                 assert queue in answer.json()["detail"]
                 assert await world.state() == before
-                assert len(await (await world.app.engine()).lanes()) == len(lanes)
+                assert len(await world.app.queues.lanes()) == len(lanes)
             else:
                 assert answer.is_success, answer.text
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import Every
-from holdfast.domain.job import Lane
+from holdfast.engine.access import Role
+from holdfast.engine.tables import ticks as schedule_ticks
+from holdfast.jobs.job import Lane
 from holdfast.testing import ManualClock
 from tests.server.test_jobs import call
 from tests.server.world import House, new_app, new_house
@@ -73,7 +75,7 @@ async def test_breakers_are_opened_tried_and_closed_by_hand(
     assert (await call("open_breaker", name="gatewy", house=house)).status_code == 404
     [shown] = (await call("list_breakers", house=house)).json()["breakers"]
     assert (shown["dependency"], shown["state"]) == ("gateway", "closed")
-    events = [event for event in await house.app.events() if event.kind.startswith("breaker")]
+    events = [event for event in await house.app.events.list() if event.kind.startswith("breaker")]
     assert [event.meta.get("trial", False) for event in events] == [False, True, False]
 
 
@@ -87,11 +89,28 @@ async def test_schedules_are_shown_and_paused() -> None:  # E39, E66
     assert (await call("pause_schedule", name="nothing", house=house)).status_code == 404
 
 
+async def test_a_schedule_is_run_once_now() -> None:
+    app = new_app()
+    app.schedule(app.tasks["note"], Every("5m"), args={"text": "tick"})
+    house = new_house(app)
+    named = {"Idempotency-Key": "k"}
+    ran = await call("run_schedule", name="note", headers=named, house=house)
+    assert (ran.status_code, ran.json()["name"]) == (201, "note")
+    assert (await app.jobs.get(ran.json()["id"])).payload == {"text": "tick"}
+    again = await call("run_schedule", name="note", headers=named, house=house)
+    assert again.json() == ran.json()
+    assert await app.jobs.count(task="note") == 1
+    assert (await call("run_schedule", name="nothing", house=house)).status_code == 404
+    assert (
+        await call("run_schedule", name="note", role=Role.OWNER, as_owner="a", house=house)
+    ).status_code == 403
+
+
 async def test_a_schedule_that_no_code_declares_is_forgotten() -> None:  # E39, E66
     house = new_house()
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     now = await store.now()
-    await store.tick("old", before=None, last=now, due=now + timedelta(minutes=5))
+    await schedule_ticks.move(store, "old", before=None, last=now, due=now + timedelta(minutes=5))
     assert len((await call("list_schedules", house=house)).json()["schedules"]) == 1
     told = await call("forget_schedule", name="old", house=house)
     assert (told.status_code, told.json()) == (200, {"name": "old", "forgotten": True})
@@ -110,11 +129,14 @@ async def test_an_owner_sees_what_it_may_use_and_has_used(tmp_path: Path) -> Non
     assert (shown["owner"], shown["weight"]) == ("acme/ann", 3)
     assert shown["jobs"]["day"] == {"used": 0, "limit": 5}
     assert shown["cost"]["month"] == {"used": 0, "limit": 2.5}
+    [row] = await house.app.queues.owners()
+    assert row == await house.app.queues.owner("acme/ann")
+    assert (row.jobs.day.limit, row.cost.month.limit) == (5, 2.5)
 
 
 async def test_stuck_jobs_are_listed_and_reclaimed(timed: tuple[House, ManualClock]) -> None:  # S5
     house, clock = timed
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     session = await store.open_session("slow-worker", timedelta(days=1))
     job_id = await house.enqueue("stuck-one")
     lane = Lane("press", "convert", "gateway", fair=True)
@@ -138,7 +160,7 @@ async def test_stuck_jobs_are_listed_and_reclaimed(timed: tuple[House, ManualClo
     assert mine.json() == {"jobs": [stuck]}
     done = (await call("process_stuck_jobs", {"tasks": ["convert"]}, house=house)).json()
     assert done["found"] == done["processed"] >= 1
-    assert (await house.app.job(job_id)).leased_by is None
+    assert (await house.app.jobs.get(job_id)).leased_by is None
 
 
 async def test_what_moves_jobs_by_itself_is_paused_by_type_and_for_a_time(

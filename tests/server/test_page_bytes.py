@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from holdfast import redaction
-from holdfast.domain.access import Role
-from holdfast.domain.job import JobId, Lane, Settlement
-from holdfast.domain.verdict import Bury, Complete, Failure, RetryAfter
+from holdfast.engine.access import Role
+from holdfast.jobs.job import JobId, Lane, Settlement
+from holdfast.jobs.verdict import Bury, Complete, Failure, RetryAfter
 from holdfast.server import rendering, views
 from tests.server.world import API, House, new_app, new_house
 
@@ -37,7 +37,7 @@ async def house(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 async def _finish(house: House, verdict: Any, limit: int, logs: tuple[str, ...] = ()) -> None:
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     session = await store.open_session("worker", timedelta(minutes=1))
     await store.promote(1000)
     claimed = await store.claim(session, [LANE], limit)
@@ -72,15 +72,15 @@ async def test_dead_letters_with_large_arguments_come_in_many_pages(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E66
     ids = await _dead(house, 40, "a://" * 20_000)
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     asked: list[tuple[int, bool]] = []
-    read = store.dead_letters
+    read = store.queries.dead_letters
 
     async def counted(where: Any, *, after: str | None, limit: int, contents: bool = True) -> Any:
         asked.append((limit, contents))
         return await read(where, after=after, limit=limit, contents=contents)
 
-    monkeypatch.setattr(store, "dead_letters", counted)
+    monkeypatch.setattr(store.queries, "dead_letters", counted)
     async with house.client(headers=await house.as_(Role.OWNER, "alice")) as client:
         rows, pages = await _pages(client, "dead-letters", "dead_letters", include="args", limit="500")
         assert [row["id"] for row in rows] == ids
@@ -97,15 +97,15 @@ async def test_a_list_of_jobs_does_not_read_their_arguments_and_results(
 ) -> None:  # E66
     ids = [await house.enqueue("alice", pdf="x" * 100_000) for _ in range(5)]
     await _finish(house, Complete(f'"{"y" * 100_000}"'), 5)
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     asked: list[bool] = []
-    read = store.jobs
+    read = store.queries.jobs
 
     async def counted(where: Any, *, after: str | None, limit: int, contents: bool = True) -> Any:
         asked.append(contents)
         return await read(where, after=after, limit=limit, contents=contents)
 
-    monkeypatch.setattr(store, "jobs", counted)
+    monkeypatch.setattr(store.queries, "jobs", counted)
     async with house.client(headers=await house.as_(Role.OWNER, "alice")) as client:
         rows, pages = await _pages(client, "jobs", "jobs", limit="500")
     assert ([row["id"] for row in rows], pages, asked) == (ids[::-1], 1, [False])
@@ -138,21 +138,23 @@ async def test_attempts_and_events_come_in_pages(
         assert again == attempts
         monkeypatch.setattr(rendering, "MOST_BYTES", 300)
         events, pages = await _pages(client, f"jobs/{job_id}/events", "events")
-        assert [one["kind"] for one in events] == [one.kind for one in await house.app.events(job_id=job_id)]
+        assert [one["kind"] for one in events] == [
+            one.kind for one in await house.app.events.list(job_id=job_id)
+        ]
         assert pages > 3
 
 
 async def test_late_results_are_a_list_of_pages_too(house: House) -> None:  # E66
     task = house.app.tasks["convert"].options(owner="alice", deadline="1s")
     job_id = (await task.enqueue(pdf="x")).id
-    store = (await house.app.engine()).store
+    store = (await house.app.runtime.engine()).store
     session = await store.open_session("worker", timedelta(minutes=1))
     [claimed] = await store.claim(session, [LANE], 1)
     while await store.time_out(10) != [job_id]:  # noqa: ASYNC110 - by the clock of the store
         await asyncio.sleep(0.05)
     await store.settle([Settlement(claimed.lease, Complete(f'"{"y" * 100_000}"'), 1)])
-    [late] = await store.late_results(job_id, after=0, limit=1)
-    assert await store.late_results(job_id, after=late.epoch, limit=1) == []
+    [late] = await store.queries.late_results(job_id, after=0, limit=1)
+    assert await store.queries.late_results(job_id, after=late.epoch, limit=1) == []
     async with house.client(headers=await house.as_(Role.OWNER, "alice")) as client:
         rows, pages = await _pages(client, f"jobs/{job_id}/late-results", "late_results", limit="1")
     assert ([len(row["result"]) for row in rows], pages) == ([100_000], 2)
@@ -160,7 +162,7 @@ async def test_late_results_are_a_list_of_pages_too(house: House) -> None:  # E6
 
 async def test_messages_come_in_pages(house: House) -> None:  # E66
     headers = {f"h{n}": "x" * 2_000 for n in range(20)}
-    ids = [await house.app.publish("orders", {"n": n}, headers=headers) for n in range(12)]
+    ids = [await house.app.outbox.publish("orders", {"n": n}, headers=headers) for n in range(12)]
     async with house.client(headers=await house.as_(Role.ADMIN)) as client:
         rows, pages = await _pages(client, "messages", "messages", limit="500")
     assert [row["id"] for row in rows] == ids

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from tests.server.world import API, House, new_house
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_events_and_dead_letters_come_in_pages_too(house: House) -> None: 
             cursor = page["next"]
             if cursor is None:
                 break
-        assert kinds == [event.kind for event in await house.app.events(job_id=dead[0])]
+        assert kinds == [event.kind for event in await house.app.events.list(job_id=dead[0])]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import Every, Holdfast, Retry
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.errors import UnknownKey
 from holdfast.server.links import LINKS
 from holdfast.server.routes import document
@@ -82,13 +82,13 @@ async def _house(url: str) -> AsyncIterator[tuple[str, int]]:
         async with served(app, listening, "127.0.0.1", rate=None) as server:
             house = House(app, server.site)
             secret = await house.key(Role.ADMIN)
-            [ours] = await app.keys()
+            [ours] = await app.keys.list()
             _keep(app, ours.id)
             for _ in range(3):
                 await house.dead()
                 await house.enqueue()
-            await app.open_breaker("gateway", by="the test")
-            await app.close_breaker("gateway", by="the test")
+            await app.breakers.open("gateway", by="the test")
+            await app.breakers.close("gateway", by="the test")
             working = asyncio.create_task(app.run_worker())
             try:
                 yield secret, listening.getsockname()[1]
@@ -99,8 +99,8 @@ async def _house(url: str) -> AsyncIterator[tuple[str, int]]:
 
 def _keep(app: Any, key_id: str) -> None:
     """Its own key is not for it to end: everything after that would only be told 401."""
-    for verb in ("revoke_key", "rotate_key"):
-        setattr(app, verb, _unless(key_id, getattr(app, verb)))
+    for verb in ("revoke", "rotate"):
+        setattr(app.keys, verb, _unless(key_id, getattr(app.keys, verb)))
 
 
 def _unless(key_id: str, verb: Any) -> Any:

@@ -53,12 +53,12 @@ async def busy(app: Holdfast) -> AsyncIterator[None]:
     chance = random.Random(7)
 
     async def enqueue() -> None:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         while True:
             calls = [(f"note {n}",) for n in range(chance.randint(1, 5))]
-            if chance.random() < 0.3 and app.url.startswith("postgres"):
+            if chance.random() < 0.3 and app.runtime.url.startswith("postgres"):
                 async with store.transaction() as connection:
-                    await app.tasks["note"].enqueue_many(calls, connection=connection)
+                    await app.tasks["note"].options(connection=connection).enqueue_many(calls)
                     await asyncio.sleep(
                         chance.random() * 0.05
                     )  # others commit meanwhile, with larger numbers
@@ -100,18 +100,20 @@ async def test_a_client_killed_and_resumed_a_hundred_times_under_load_misses_not
                         seen.append(received.id)
                     last = seen[-1]
         async with Listener(port, f"{STREAM}?after={last}") as listener:
-            end = await (await app.engine()).store.newest_event()
+            end = await (await app.runtime.engine()).store.queries.newest_event()
             while last < end:
                 last = (await listener.next()).id or 0
                 seen.append(last)
-        happened = [event.id for event in await app.events(after=begin, limit=100_000) if event.id <= end]
+        happened = [
+            event.id for event in await app.events.list(after=begin, limit=100_000) if event.id <= end
+        ]
     assert seen == happened
     assert len(happened) > 150
 
 
 async def test_five_hundred_clients_are_served_by_one_reader(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, server):
-        feed: EventReader = server.site.state.door.feed
+        feed: EventReader = server.site.state.context.event_reader
         listeners = [Listener(port) for _ in range(500)]
         try:
             for start in range(0, 500, 100):
@@ -137,7 +139,7 @@ async def test_a_client_that_is_behind_reads_for_itself_and_holds_nobody(
 ) -> None:  # E61
     monkeypatch.setattr(feeds, "MOST_EVENTS", 50)
     async with serving(plain) as (port, server):
-        feed: EventReader = server.site.state.door.feed
+        feed: EventReader = server.site.state.context.event_reader
         async with Listener(port) as slow, Listener(port) as quick:
             await slow.until_beat()
             await quick.until_beat()
@@ -151,7 +153,7 @@ async def test_a_client_that_is_behind_reads_for_itself_and_holds_nobody(
 async def test_what_is_sent_is_as_browsers_and_proxies_expect_it(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, _), Listener(port) as listener:
         await listener.until_beat()
-        handle = await plain.tasks["note"].enqueue("a", owner="ann")
+        handle = await plain.tasks["note"].options(owner="ann").enqueue("a")
         received = await listener.next()
         assert listener.status == 200
         assert listener.head["content-type"] == "text/event-stream; charset=utf-8"
@@ -168,7 +170,7 @@ async def test_what_is_sent_is_as_browsers_and_proxies_expect_it(plain: Holdfast
 async def test_a_quiet_stream_shows_that_it_lives_and_how_far_it_is(
     plain: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61
-    monkeypatch.setattr(stream, "BEAT_SECONDS", 0.3)
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.3)
     async with serving(plain) as (port, _), Listener(port, f"{STREAM}?kind=failed") as listener:
         await listener.until_beat()
         first = listener.last
@@ -177,13 +179,13 @@ async def test_a_quiet_stream_shows_that_it_lives_and_how_far_it_is(
             await listener.until_beat()
             if listener.last != first:
                 break
-        assert listener.last == await (await plain.engine()).store.newest_event()
+        assert listener.last == await (await plain.runtime.engine()).store.queries.newest_event()
 
 
 async def test_filters_choose_what_is_told(plain: Holdfast) -> None:  # E61
     async with serving(plain) as (port, _):
-        first = await plain.tasks["note"].enqueue("a", owner="ann")
-        second = await plain.tasks["note"].enqueue("b", owner="bob")
+        first = await plain.tasks["note"].options(owner="ann").enqueue("a")
+        second = await plain.tasks["note"].options(owner="bob").enqueue("b")
         async with (
             Listener(port, f"{STREAM}?after=0&owner=bob&kind=queued") as bobs,
             Listener(port, f"/api/v1/jobs/{first.id}/events/stream?after=0") as of_one,
@@ -193,7 +195,7 @@ async def test_filters_choose_what_is_told(plain: Holdfast) -> None:  # E61
         ):
             assert (await bobs.next()).data["subject"] == second.id
             assert (await of_one.next()).data["subject"] == first.id
-            await plain.cancel(first.id)
+            await plain.jobs.cancel(first.id)
             assert (await of_one.next()).data["type"] == "holdfast.job.cancelled"
             assert (unknown.status, wrong.status, nobody.status) == (422, 422, 404)
 
@@ -205,7 +207,7 @@ async def test_the_stream_of_a_job_goes_on_where_it_was_cut(app: Holdfast) -> No
         path = f"/api/v1/jobs/{handle.id}/events/stream"
         async with Listener(port, f"{path}?after=0") as listener:
             last = (await listener.next()).id
-        await app.cancel(handle.id)
+        await app.jobs.cancel(handle.id)
         async with Listener(port, path, Last_Event_ID=str(last)) as listener:
             assert (await listener.next()).data["type"] == "holdfast.job.cancelled"
 
@@ -217,7 +219,7 @@ async def test_who_was_away_too_long_is_told_to_read_anew(app: Holdfast) -> None
             last = (await listener.next()).id
         await app.tasks["note"].enqueue("b")
         await app.tasks["note"].enqueue("c")
-        await app.purge(events=timedelta(microseconds=1))
+        await app.operations.purge(events=timedelta(microseconds=1))
         for cursor in (last, 12345, 10**29):
             async with Listener(port, STREAM, Last_Event_ID=str(cursor)) as listener:
                 received = await listener.next()
@@ -230,11 +232,11 @@ async def test_an_owner_sees_its_own_events_alone_and_a_revoked_key_ends_the_str
     plain: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E61 E66
     monkeypatch.setattr(stream, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr("holdfast.server.access.BELIEVED_FOR", 0.2)
-    key, secret = await plain.create_key("owner", owner="bob")
+    monkeypatch.setattr("holdfast.server.access.CACHED_FOR", 0.2)
+    key, secret = await plain.keys.create("owner", owner="bob")
     async with serving(plain) as (port, _):
-        alices = await plain.tasks["note"].enqueue("a", owner="alice")
-        bobs = await plain.tasks["note"].enqueue("b", owner="bob")
+        alices = await plain.tasks["note"].options(owner="alice").enqueue("a")
+        bobs = await plain.tasks["note"].options(owner="bob").enqueue("b")
         bearer = {"Authorization": f"Bearer {secret}"}
         async with (
             Listener(port, f"{STREAM}?after=0", **bearer) as listener,
@@ -244,7 +246,7 @@ async def test_an_owner_sees_its_own_events_alone_and_a_revoked_key_ends_the_str
         ):
             assert (other.status, anothers.status, nobody.status) == (403, 403, 401)
             assert (await listener.next()).data["subject"] == bobs.id
-            await plain.revoke_key(key.id)
+            await plain.keys.revoke(key.id)
             with pytest.raises(EOFError):
                 await listener.next()
 
@@ -254,7 +256,7 @@ async def test_a_client_that_does_not_read_is_let_go(
 ) -> None:  # E61
     monkeypatch.setattr(stream, "STALLED_SECONDS", 0.5)
     async with serving(plain) as (port, server):
-        feed: EventReader = server.site.state.door.feed
+        feed: EventReader = server.site.state.context.event_reader
         async with Listener(port) as stalled:
             await stalled.until_beat()
             stalled._reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -297,7 +299,7 @@ async def test_nobody_reads_while_nobody_listens(plain: Holdfast) -> None:
     feed = EventReader(plain, SystemClock())
     assert feed.polls == 0
     async with feed.listening():
-        assert (await feed.news(0, seconds=0.05)).events == ()
+        assert (await feed.next_events(0, seconds=0.05)).events == ()
         await plain.tasks["note"].enqueue("a")
-        assert [told.kind for told in (await feed.news(0, seconds=20)).events] == ["queued"]
+        assert [told.kind for told in (await feed.next_events(0, seconds=20)).events] == ["queued"]
     assert feed._poller is None

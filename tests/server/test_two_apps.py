@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast import Holdfast
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.server import api
 from holdfast.server.assembly import table
 from holdfast.server.body_limits import ENVELOPE
@@ -102,7 +102,7 @@ async def test_each_has_the_settings_it_was_made_with() -> None:
 
 
 async def test_what_is_too_large_for_one_is_not_for_another(houses: dict[str, House]) -> None:
-    assert [house.app.payload_limit for house in houses.values()] == [4000, 5000]
+    assert [house.app.runtime.payload_limit for house in houses.values()] == [4000, 5000]
     for text, padding, refused in ((4500, 0, 422), (1, ENVELOPE + 4500, 413)):  # the arguments, the body
         came = []
         for name, house in houses.items():
@@ -114,10 +114,10 @@ async def test_what_is_too_large_for_one_is_not_for_another(houses: dict[str, Ho
 
 
 async def test_the_streams_of_one_end_without_those_of_another(houses: dict[str, House]) -> None:
-    left, right = (house.site.state.door for house in houses.values())
+    left, right = (house.site.state.context for house in houses.values())
     left.close()
-    assert left.feed.is_closed
-    assert not right.feed.is_closed
+    assert left.event_reader.is_closed
+    assert not right.event_reader.is_closed
 
 
 async def test_both_are_mounted_in_one_site(houses: dict[str, House]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.access import Role
+from holdfast.engine.access import Role
 from holdfast.webhooks.delivery import delivery
 from holdfast.webhooks.signature import sign
 from tests.server.world import API, House, new_app, new_house
@@ -126,8 +126,8 @@ async def test_a_signed_message_asks_for_a_retry_without_a_key(house: House) -> 
         assert unsigned.status_code == 401
         nobody = await anybody.post(f"{API}/inbound/wh_nobody", json={"action": "retry", "job": anns})
         assert nobody.status_code == 401
-        assert (await house.app.jobs(task="holdfast.inbound")).next is None
-        assert len((await house.app.jobs(task="holdfast.inbound")).rows) == 1
+        assert (await house.app.jobs.list(task="holdfast.inbound")).next is None
+        assert len((await house.app.jobs.list(task="holdfast.inbound")).rows) == 1
 
 
 TEST_PATHS = ("", "/events", "/attempts", "/late-results", "/explain")
@@ -151,8 +151,8 @@ async def test_an_owner_reads_the_job_that_tests_its_webhook_and_changes_nothing
         everybodys = (await operator.post(f"{API}/webhooks", json={"url": URL})).json()["id"]
         other = (await operator.post(f"{API}/webhooks/{everybodys}/test")).json()["job_id"]
         assert (await ann.get(f"{API}/jobs/{other}")).status_code == 403
-        sent = delivery(hook, "m", "{}", house.app.new_id())  # a message about somebody's job
-        await (await house.app.engine()).enqueue([sent])
+        sent = delivery(hook, "m", "{}", house.app.runtime.new_id())  # a message about somebody's job
+        await (await house.app.runtime.engine()).enqueue([sent])
         assert (await ann.get(f"{API}/jobs/{sent.id}")).status_code == 403
 
 
@@ -177,22 +177,22 @@ async def test_the_jobs_of_webhooks_are_in_no_list_and_no_count_unless_they_are_
         assert [await matched(), await matched(internal=True), await matched(ids=[sent])] == [1, 2, 1]
         for path in ("dead-letters", "dead-letters/groups"):
             assert (await operator.get(f"{API}/{path}?internal=true")).status_code == 200
-        assert (await house.app.counts())["queued"] == 1
-        assert (await house.app.counts(internal=True))["queued"] == 2
-        assert [row.id for row in (await house.app.jobs()).rows] == [mine]
-        assert len((await house.app.jobs(internal=True)).rows) == 2
-        assert await house.app.count() == 1
+        assert (await house.app.jobs.counts())["queued"] == 1
+        assert (await house.app.jobs.counts(internal=True))["queued"] == 2
+        assert [row.id for row in (await house.app.jobs.list()).rows] == [mine]
+        assert len((await house.app.jobs.list(internal=True)).rows) == 2
+        assert await house.app.jobs.count() == 1
 
 
 async def test_a_page_is_not_empty_because_many_messages_came_last(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"holdfast.stores.{module}.search.LOOK_AT", 5)
+        monkeypatch.setattr(f"holdfast.stores.{module}.search.MOST_READ", 5)
     house = new_house(new_app(database_url))
     async with house.app as app:
         mine = await house.enqueue("ann")
-        new = [delivery("wh_x", f"m{number}", "{}", app.new_id()) for number in range(60)]
-        await (await app.engine()).enqueue(new)
-        assert [row.id for row in (await app.jobs(limit=10)).rows] == [mine]
-        assert (await app.counts())["queued"] == 1
+        new = [delivery("wh_x", f"m{number}", "{}", app.runtime.new_id()) for number in range(60)]
+        await (await app.runtime.engine()).enqueue(new)
+        assert [row.id for row in (await app.jobs.list(limit=10)).rows] == [mine]
+        assert (await app.jobs.counts())["queued"] == 1

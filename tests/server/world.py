@@ -15,9 +15,10 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from holdfast import Holdfast, Retry
-from holdfast.domain.access import AccessKey, Role
-from holdfast.domain.job import JobId, Lane, Settlement
-from holdfast.domain.verdict import Bury, Failure
+from holdfast.engine.access import AccessKey, Role
+from holdfast.engine.tables import access_keys
+from holdfast.jobs.job import JobId, Lane, Settlement
+from holdfast.jobs.verdict import Bury, Failure
 from holdfast.server import api
 from holdfast.server.routes import document
 from holdfast.server.routing import ApiRoute
@@ -63,7 +64,7 @@ class House:
             digest=sha256(secret.encode()).digest(),
             created_at=_LONG_AGO,
         )
-        await (await self.app.engine()).store.add_key(key, lasts=lasts)
+        await access_keys.add((await self.app.runtime.engine()).store, key, lasts=lasts)
         return secret
 
     async def as_(self, role: Role, owner: str | None = None) -> dict[str, str]:
@@ -86,7 +87,7 @@ class House:
     async def dead(self, owner: str | None = "alice") -> JobId:
         """A job that has failed for good."""
         job_id = await self.enqueue(owner)
-        store = (await self.app.engine()).store
+        store = (await self.app.runtime.engine()).store
         session = await store.open_session(f"worker-{next(_numbers)}", timedelta(minutes=1))
         lane = Lane("press", "convert", "gateway", fair=owner is not None)
         claimed = await store.claim(session, [lane], 100)

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from holdfast.domain.job import DeadLetterFilter, Event, JobFilter, JobId, JobRow, Lease, Settlement
-from holdfast.domain.judgements import outcome_of
-from holdfast.domain.moves import FINISHED, State
-from holdfast.domain.verdict import Release
-from holdfast.engine.ports import Clock, SettlementStatus, Store
+from holdfast.engine.ports import SettlementStatus, Store
+from holdfast.jobs.job import DeadLetterFilter, Event, JobFilter, JobId, JobRow, Lease, Settlement
+from holdfast.jobs.judgements import outcome_of
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import FINISHED, State
+from holdfast.jobs.verdict import Release
 from tests.simulation.diary import Diary
 from tests.simulation.ledger import Broken, Life, check_attempts, check_row, demand, expected_answer, step
 
@@ -101,7 +102,7 @@ class Auditor:
         """Step the ledger by what is new; whom it concerns."""
         touched: dict[JobId, None] = {}
         last = self.events[-1].id if self.events else 0
-        for event in await self._store.events(after=last, limit=MANY):
+        for event in await self._store.queries.events(after=last, limit=MANY):
             self.events.append(event)
             self._diary.event(event)
             self._counts[f"event: {event.kind}"] += 1
@@ -131,7 +132,7 @@ class Auditor:
         demand(not beside, f"{job_id} and {beside} have one key and run at once (E26)")
 
     async def _row(self, job_id: JobId) -> JobRow:
-        row = await self._store.job(job_id)
+        row = await self._store.queries.job(job_id)
         if row is None:
             raise AssertionError(f"{job_id} is gone (E5)")
         return row
@@ -144,24 +145,26 @@ class Auditor:
     async def close_the_books(self) -> None:
         """Everything that was acknowledged is there, and came to one end, which all the records agree on."""
         await self._read_on()
-        rows = {row.id: row for row in (await self._store.jobs(JobFilter(), after=None, limit=MANY)).rows}
+        rows = {
+            row.id: row for row in (await self._store.queries.jobs(JobFilter(), after=None, limit=MANY)).rows
+        }
         demand(rows.keys() == self.lives.keys(), "the list of jobs is not that of the events (E60)")
         lost = self.acknowledged - rows.keys()
         demand(not lost, f"acknowledged and lost: {sorted(lost)} (E5)")
         demand(not self.unfinished, f"never came to an end: {self.unfinished} (E5)")
-        letters = await self._store.dead_letters(DeadLetterFilter(), after=None, limit=MANY)
+        letters = await self._store.queries.dead_letters(DeadLetterFilter(), after=None, limit=MANY)
         failed = {row.id for row in rows.values() if row.state is State.FAILED}
         demand({letter.id for letter in letters} == failed - self.discarded, "dead letters (E32)")
         for job_id, life in self.lives.items():
             check_row(life, rows[job_id])
-            check_attempts(life, await self._store.attempts(job_id))
-            late = {kept.epoch for kept in await self._store.late_results(job_id)}
+            check_attempts(life, await self._store.queries.attempts(job_id))
+            late = {kept.epoch for kept in await self._store.queries.late_results(job_id)}
             told = {epoch for kind, epoch in life.noted if kind == "late_result"}
             demand(late == told, f"late results {late}, events {told} (E35)")
             if life.state is State.COMPLETE:
                 right = rows[job_id].result == life.epoch
                 demand(right, f"{Lease(job_id, life.epoch)} has the result {rows[job_id].result} (E4)")
-        demand(await self._store.violations() == [], "the store's own check found something (E3)")
+        demand(await self._store.queries.violations() == [], "the store's own check found something (E3)")
 
     def log(self) -> bytes:
         """The event log, to be compared byte for byte."""

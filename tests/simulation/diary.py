@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from holdfast.domain.job import Event
+from holdfast.jobs.job import Event
 from tests.simulation.loop import current_actor
 
 #: An event in words, where its own word is not enough.

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from holdfast.domain.job import Session
 from holdfast.engine.ports import HeartbeatConnection, Store
 from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.jobs.job import Session
 from tests.simulation.loop import Actor, SimLoop, SimThreads
 
 #: Calls that may arrive twice, the second time much later: each is repeatable (rule 3 of docs/explanation/reliability.md).
@@ -33,6 +33,7 @@ RINGING = frozenset({"settle", "enqueue", "reclaim", "retry", "resume", "swap_br
 TOLD = frozenset({"enqueue", "claim", "settle", "reclaim", "record_step", "retry", "cancel", "discard"})
 #: Passed through as they are.
 PLAIN = frozenset({"hooks", "share"})
+PARTS = frozenset({"queries", "lanes", "outbox", "dispatch"})
 
 
 @dataclass
@@ -78,13 +79,18 @@ class Door:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self.store, name)
+        found = Part(self, real) if name in PARTS else self.through(name, real)
+        setattr(self, name, found)  # found at once the next time
+        return found
+
+    def through(self, name: str, real: Any) -> Any:
+        """The method *real* behind this network."""
         if name in PLAIN:
             return real
 
         async def call(*args: Any, **options: Any) -> Any:
             return await self._call(name, lambda: real(*args, **options), args)
 
-        setattr(self, name, call)  # found at once the next time
         return call
 
     def _happens(self, chance: float, what: str) -> bool:
@@ -154,6 +160,18 @@ class Door:
 
     def heartbeat(self) -> HeartbeatConnection:
         return DoorHeart(self, self.store.heartbeat(), SimThreads(self._loop), self._weather, self._chance)
+
+
+class Part:
+    """A part of the store, such as `store.lanes`, behind the same network."""
+
+    def __init__(self, door: Door, real: object) -> None:
+        self._door, self._real = door, real
+
+    def __getattr__(self, name: str) -> Any:
+        call = self._door.through(name, getattr(self._real, name))
+        setattr(self, name, call)
+        return call
 
 
 class DoorHeart:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from holdfast.domain.job import Attempt, Event, JobRow
-from holdfast.domain.judgements import broken_invariants
-from holdfast.domain.moves import FINISHED, State
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.job import Attempt, Event, JobRow
+from holdfast.jobs.judgements import broken_invariants
+from holdfast.jobs.moves import FINISHED, State
 
 #: What is said about an epoch that is over; each at most once, and only of attempts that ended so.
 NOTES = {"late_result": ("timed_out", "cancelled"), "stale_write": ("reclaimed",)}

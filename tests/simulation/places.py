@@ -10,10 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-from holdfast.engine.ports import Clock, Store
+from holdfast.engine.ports import Store
+from holdfast.jobs.machine import Clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
-from tests.services.databases import new_file
+from tests.databases import new_file
 
 
 class Place(Protocol):
@@ -71,7 +72,7 @@ class InFile:
 
     def open(self, clock: Clock) -> Store:
         store = SqliteStore(str(self._path), clock, None)
-        store.open_sync()
+        store._database.open()
         self._opened.append(store)
         return store
 

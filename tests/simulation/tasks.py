@@ -8,9 +8,9 @@ from collections.abc import Callable
 from random import Random
 
 from holdfast import Fatal, Holdfast, Job, Retry, Retryable, Snooze
-from holdfast.domain.breaker import BreakerPolicy
-from holdfast.domain.job import JobId, NewJob
 from holdfast.engine.context import THIS_JOB
+from holdfast.jobs.job import JobId, NewJob
+from holdfast.resilience.breaker import BreakerPolicy
 from tests.simulation.ledger import Broken
 
 POLICY = Retry(3, base="1s", factor=2, jitter="equal")
@@ -38,7 +38,7 @@ class Work:
         self._paid: set[JobId] = set()
         self.gateway = Gateway()
         self.app = app = Holdfast("memory://")
-        app.new_id = new_id
+        app.runtime.new_id = new_id
         app.dependency(
             "gateway",
             breaker=BreakerPolicy(window=6, min_calls=3, cooldown="4s", trials=1, trials_to_close=1),

@@ -6,14 +6,18 @@ import asyncio
 from random import Random
 from typing import Any, cast
 
+import pytest
+
 from holdfast import Holdfast
-from holdfast.domain.breaker import Breaker, BreakerState, Trial
-from holdfast.domain.lanes import Dependency
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import Store
-from holdfast.engine.settings import Settings
+from holdfast.engine.tables.dependencies import swap_breaker
 from holdfast.errors import StoreUnavailable
+from holdfast.jobs.lanes import Dependency
+from holdfast.resilience.breaker import Breaker, BreakerState, Trial
 from holdfast.stores.memory import MemoryStore
+from holdfast.tasks.settings import Settings
+from holdfast.worker import dependencies as worker_dependencies
 from holdfast.worker.worker import Worker
 from tests.simulation.loop import SimLoop, SimThreads
 from tests.simulation.simulate import quiet
@@ -99,7 +103,7 @@ class Silent(Unreliable):
 
 
 class SlowTrials(Unreliable):
-    """The breaker is half-open. After the trial call it takes four seconds to say so, while the worker is in doubt."""
+    """The breaker is half-open, and the worker is in doubt after its first claim."""
 
     breaker = Breaker(state=BreakerState.HALF_OPEN, version=1, trials=(Trial(), Trial()))
 
@@ -109,20 +113,15 @@ class SlowTrials(Unreliable):
             raise StoreUnavailable("the store is away")
         return await self._store.claim(*args, **options)
 
-    async def swap_breaker(self, dependency: Dependency, breaker: Breaker, **facts: Any) -> bool:
-        if any(trial.succeeded is not None for trial in breaker.trials):
-            await asyncio.sleep(4)
-        return await self._store.swap_breaker(dependency, breaker, **facts)
-
 
 async def story(loop: SimLoop, kind: type[Unreliable], runs: list[str]) -> list[str]:
     """Two jobs, one after the other, at one worker; the events of it."""
     clock, ids, app = SimClock(loop), NumberedIds(), Holdfast("memory://")
     store = MemoryStore(clock)
-    app.new_id = ids.job_id
+    app.runtime.new_id = ids.job_id
 
     if kind.breaker is not None:
-        await store.swap_breaker(Dependency("gateway", ""), kind.breaker, holds=True)
+        await swap_breaker(store, Dependency("gateway", ""), kind.breaker, holds=True)
 
     @app.task(depends_on="gateway" if kind.breaker else None)
     async def work(name: str) -> None:
@@ -137,7 +136,7 @@ async def story(loop: SimLoop, kind: type[Unreliable], runs: list[str]) -> list[
     await asyncio.sleep(20)
     worker.stop()
     await working
-    return [event.kind for event in await store.events(after=0, limit=100)]
+    return [event.kind for event in await store.queries.events(after=0, limit=100)]
 
 
 def play(kind: type[Unreliable]) -> tuple[list[str], list[str]]:
@@ -168,7 +167,15 @@ def test_a_job_is_found_whose_claim_failed_for_whatever_reason() -> None:  # E5
     assert kinds.count("complete") == 2
 
 
-def test_a_job_is_not_given_back_while_its_trial_is_being_ended() -> None:  # E5 E22
+def test_a_job_is_not_given_back_while_its_trial_is_being_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # E5 E22
+    async def swap_slowly(store: Store, dependency: Dependency, breaker: Breaker, **facts: Any) -> bool:
+        if any(trial.succeeded is not None for trial in breaker.trials):
+            await asyncio.sleep(4)
+        return await swap_breaker(store, dependency, breaker, **facts)
+
+    monkeypatch.setattr(worker_dependencies, "swap_breaker", swap_slowly)
     runs, kinds = play(SlowTrials)  # found by seed 256
     assert sorted(runs) == ["first", "second"]
     assert kinds.count("complete") == 2

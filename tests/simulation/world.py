@@ -15,15 +15,18 @@ from itertools import count
 from random import Random
 from typing import Any, cast
 
-from holdfast.app import _run_together
-from holdfast.domain.job import JobId
-from holdfast.domain.lanes import Cause, Scope, ScopeKind
-from holdfast.domain.moves import Kind
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Clock, Store
-from holdfast.engine.settings import Settings
+from holdfast.engine.jobs import Jobs
+from holdfast.engine.namespace import OpenEngine
+from holdfast.engine.ports import Store
 from holdfast.errors import Conflict, StoreError
+from holdfast.jobs.job import JobId
+from holdfast.jobs.lanes import Cause, Scope, ScopeKind
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import Kind
 from holdfast.maintenance.tasks import Maintenance
+from holdfast.processes import _run_together
+from holdfast.tasks.settings import Settings
 from holdfast.worker.worker import Worker
 from tests.simulation.auditor import Auditor
 from tests.simulation.diary import Diary
@@ -131,7 +134,7 @@ class World:
                 clock,
                 self.chance,
                 self.ids,
-                admission=self.work.app.admission,
+                admission=self.work.app.runtime.declared.admission,
             )
             maintenance = Maintenance(engine)
             process.worker = Worker(engine, SimThreads(self.loop), _NoPool())
@@ -184,9 +187,9 @@ class World:
     async def _click_once(self, engine: Engine, job_id: JobId) -> None:
         match self.chance.choice(["retry", "retry", "retry", "cancel", "redrive", "discard", "pause"]):
             case "retry":
-                await engine.retry(job_id, by="ann")
+                await Jobs(OpenEngine(engine)).retry(job_id, by="ann")
             case "cancel":
-                await engine.cancel(job_id, by="ann")
+                await Jobs(OpenEngine(engine)).cancel(job_id, by="ann")
             case "redrive":
                 await engine.store.retry(job_id, "ann", kind=Kind.redriven)
             case "discard":
@@ -194,7 +197,7 @@ class World:
             case "pause":
                 scope = Scope(ScopeKind.TASK, self.chance.choice(["plain", "timed", "calling"]))
                 span = timedelta(seconds=1 + self.chance.random() * 5)
-                await engine.store.hold(scope, Cause.PAUSE, span=span, reason="", by="ann")
+                await engine.store.lanes.hold(scope, Cause.PAUSE, span=span, reason="", by="ann")
 
     def _engine(self, door: Door) -> Engine:
         tasks, clock = self.work.app.tasks, SimClock(self.loop, 0.0, self.store_clock)

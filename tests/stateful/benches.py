@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing import ManualClock
-from tests.services.databases import new_file
+from tests.databases import new_file
 from tests.stateful.machine import Bench
 
 _numbers = count(1)
@@ -37,7 +37,7 @@ def sqlite_benches(loop: asyncio.AbstractEventLoop, folder: Path) -> Callable[[]
         new_file(path)
         clock = ManualClock()
         store = SqliteStore(str(path), clock, None)
-        store.open_sync()
+        store._database.open()
 
         def close() -> None:
             loop.run_until_complete(store.close())

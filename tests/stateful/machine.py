@@ -24,7 +24,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from holdfast.domain.job import (
+from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Reclaim, Store
+from holdfast.engine.tables.holds import end_pause
+from holdfast.errors import Conflict, UnknownJob
+from holdfast.jobs.job import (
     DeadLetterFilter,
     Event,
     Expired,
@@ -37,13 +41,13 @@ from holdfast.domain.job import (
     Session,
     Settlement,
 )
-from holdfast.domain.lanes import Cause, Scope, ScopeKind
-from holdfast.domain.moves import FINISHED, Kind, State
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.engine import Engine
-from holdfast.engine.ports import Clock, Reclaim, Retention, Store
-from holdfast.engine.settings import Settings
-from holdfast.errors import Conflict, UnknownJob
+from holdfast.jobs.lanes import Cause, Scope, ScopeKind
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import FINISHED, Kind, State
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.tasks.settings import Settings
+from tests.heartbeats import extend
 from tests.stateful.model import Job, Model, Replayed, replay
 
 T = TypeVar("T")
@@ -228,7 +232,7 @@ class Machine(RuleBasedStateMachine):
             self.model.sessions[session.id] = self.model.now
             return
         live = self.model.is_live(session.id)
-        assert self.run(self.store.extend(session)) is live
+        assert self.run(extend(self.store, session)) is live
         if live:
             self.model.sessions[session.id] = self.model.now + session.ttl.total_seconds()
 
@@ -323,7 +327,9 @@ class Machine(RuleBasedStateMachine):
         """For 20 seconds, perhaps changed *again*; somebody claims before it is over, or after."""
         for span in (20, again):
             if span is not None:
-                self.run(self.store.hold(scope, cause, span=self.bench.span(span), reason="", by="test"))
+                self.run(
+                    self.store.lanes.hold(scope, cause, span=self.bench.span(span), reason="", by="test")
+                )
                 self.model.hold(str(scope), str(cause), self.bench.seconds(span))
         self.advance(seconds)
         return self._claim(self._open_session(), 1)
@@ -331,11 +337,11 @@ class Machine(RuleBasedStateMachine):
     @rule(target=leases, scope=st.sampled_from(SCOPES), resumed=st.sampled_from(SCOPES))
     def pause_and_resume(self, scope: Scope, resumed: Scope) -> MultipleResults[Lease]:
         """Somebody else may resume something else; in the end the pause is lifted."""
-        self.run(self.store.hold(scope, Cause.PAUSE, span=None, reason="", by="test"))
+        self.run(self.store.lanes.hold(scope, Cause.PAUSE, span=None, reason="", by="test"))
         self.model.hold(str(scope), str(Cause.PAUSE), None)
         early = self._claim(self._open_session(), 1)
         for one in (resumed, scope):
-            ended = self.run(self.store.resume(one, Cause.PAUSE, by="test"))
+            ended = self.run(end_pause(self.store, one, by="test"))
             assert ended is self.model.resume(str(one), str(Cause.PAUSE))
         return early
 
@@ -387,7 +393,7 @@ class Machine(RuleBasedStateMachine):
         )
 
     def _reclaim(self, lost: list[Expired]) -> None:
-        self._reclaim_all([self.engine._judge_expired(one) for one in lost])
+        self._reclaim_all([self.engine.recovery._judge_expired(one) for one in lost])
 
     def _reclaim_all(self, reclaims: list[Reclaim]) -> None:
         # Known: where the attempt overran and then its worker was lost too, the stores differ in whether a reclaim
@@ -455,7 +461,7 @@ class Machine(RuleBasedStateMachine):
 
     def _adopt(self, job: Job) -> None:
         """The stores differ in whether a person's retry of a stuck job counts as a crash: take their word."""
-        row = self.run(self.store.job(job.id))
+        row = self.run(self.store.queries.job(job.id))
         assert row is not None
         assert row.crashes <= job.crashes + 1
         job.crashes, job.failed_once = row.crashes, row.last_failure is not None
@@ -480,11 +486,11 @@ class Machine(RuleBasedStateMachine):
     def all_is_well(self) -> None:
         self._check_rows()
         self._check_events()
-        assert self.run(self.store.violations()) == []
+        assert self.run(self.store.queries.violations()) == []
         self.sound = True
 
     def _check_rows(self) -> None:
-        page = self.run(self.store.jobs(JobFilter(), after=None, limit=MANY))
+        page = self.run(self.store.queries.jobs(JobFilter(), after=None, limit=MANY))
         rows = {row.id: row for row in page.rows}
         assert set(rows) == set(self.model.jobs)
         for job in self.model.jobs.values():
@@ -498,7 +504,7 @@ class Machine(RuleBasedStateMachine):
             assert (row.leased_by is not None) is (job.holder is not None)
             assert (row.last_failure is not None) is job.failed_once
             assert row.manual_retry_count == job.manual_retries
-        assert self.run(self.store.counts()) == self.model.counts()
+        assert self.run(self.store.queries.counts()) == self.model.counts()
 
     def _check_events(self) -> None:
         until = time.monotonic() + self.bench.patience
@@ -513,7 +519,7 @@ class Machine(RuleBasedStateMachine):
             assert again == Replayed(job.state, job.generation, job.attempt, job.epoch)
 
     def _read_events(self) -> None:
-        for event in self.run(self.store.events(after=self.last_event, limit=MANY)):
+        for event in self.run(self.store.queries.events(after=self.last_event, limit=MANY)):
             self.events.setdefault(event.job_id, []).append(event)
             self.last_event = event.id
 
@@ -523,12 +529,14 @@ class Machine(RuleBasedStateMachine):
     def _check_records(self, job: Job) -> None:
         """At the end of the story: attempts, late results and dead letters, one for one."""
         run = self.run
-        attempts = run(self.store.attempts(job.id))
+        attempts = run(self.store.queries.attempts(job.id))
         running = {job.epoch: None} if job.holder else {}
         assert {a.epoch: a.outcome for a in attempts} == {**job.ended, **running}
         assert len(attempts) == len(job.ended) + len(running)
-        assert {late.epoch for late in run(self.store.late_results(job.id))} == job.late
-        letters = run(self.store.dead_letters(DeadLetterFilter(ids=(job.id,)), after=None, limit=MANY))
+        assert {late.epoch for late in run(self.store.queries.late_results(job.id))} == job.late
+        letters = run(
+            self.store.queries.dead_letters(DeadLetterFilter(ids=(job.id,)), after=None, limit=MANY)
+        )
         assert [letter.code for letter in letters] == ([job.error_code] if job.dead else [])
         if job.state is State.PROCESSING and job.session is not None:
             session = Session(id=job.session, worker="", ttl=timedelta(minutes=1))

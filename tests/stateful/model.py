@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
-from holdfast.domain.job import Claimed, JobId, Lease, SessionId
-from holdfast.domain.moves import FINISHED, MOVES, State
-from holdfast.domain.verdict import Bury, Complete, Release, RetryAfter, Verdict
 from holdfast.engine.ports import Reclaim, SettlementStatus
+from holdfast.jobs.job import Claimed, JobId, Lease, SessionId
+from holdfast.jobs.moves import FINISHED, MOVES, State
+from holdfast.jobs.verdict import Bury, Complete, Release, RetryAfter, Verdict
 
 #: How long a live worker may be late in stopping an attempt that overran.
 MARGIN = 5.0

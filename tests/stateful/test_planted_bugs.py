@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.domain.job import JobId, Lease, Settlement
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import HoldfastError
+from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.moves import MOVES, Kind
+from holdfast.jobs.verdict import Verdict
 from holdfast.stores.memory import manual as memory_people
 from holdfast.stores.memory import outcomes as memory_settling
 from holdfast.stores.memory import recovery as memory_recovering
 from holdfast.stores.memory.tables import Job, Tables
-from holdfast.stores.sqlite import key_slots, manual, outcomes, phases
+from holdfast.stores.sqlite import claims, outcomes, phases
 from holdfast.stores.sqlite.move import SQL
 from tests.stateful.benches import memory_benches, sqlite_benches
 from tests.stateful.machine import Bench, Machine
@@ -60,12 +60,11 @@ def late_result_applied(patch: Patch) -> None:
 
 
 def release_burns_an_attempt(patch: Patch) -> None:
-    rewrite(patch, "requeue", "attempt = attempt - :back", "attempt = attempt")
+    rewrite(patch, "requeue.release", "attempt = attempt - :back", "attempt = attempt")
 
 
 def retry_of_a_complete_job(patch: Patch) -> None:
-    rewrite(patch, "retry", "phase IN (4, 5)", "phase >= 3")
-    patch.setattr(manual, "CANCELLED", phases.COMPLETE)  # what the guard in front of it looks at
+    rewrite(patch, "retry", f" AND {phases.in_states('phase', MOVES['retry'][0])}", "")
 
 
 def dead_session_comes_back(patch: Patch) -> None:
@@ -76,9 +75,9 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
     """The one that STYLE §11 tells of: the attempt is given back, and the job crashes worker after worker."""
     real = outcomes.requeue_columns
 
-    def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> outcomes.Way:
-        way = real(verdict, outcome, crashes)
-        return way._replace(back=1) if outcome == "reclaimed" else way
+    def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> outcomes.RequeueColumns:
+        columns = real(verdict, outcome, crashes)
+        return columns._replace(back=1) if outcome == "reclaimed" else columns
 
     patch.setattr(outcomes, "requeue_columns", requeue_columns)
 
@@ -124,9 +123,9 @@ def epoch_starts_again(patch: Patch) -> None:
     """A fence that goes back lets an old holder pass for a new one."""
     real = memory_people.retry
 
-    def retry(tables: Tables, *args: Any) -> int:
+    def retry(tables: Tables, job_id: JobId, by: str, **options: Any) -> int:
         tables.epochs = count(1)
-        return real(tables, *args)
+        return real(tables, job_id, by, **options)
 
     patch.setattr(memory_people, "retry", retry)
 
@@ -144,7 +143,7 @@ def deadline_is_late_when_equal(patch: Patch) -> None:
 
 
 def one_key_runs_twice(patch: Patch) -> None:
-    patch.setattr(key_slots, "_running", lambda move, keys: {})
+    patch.setattr(claims, "_running_of", lambda move, keys: {})
 
 
 def a_pause_ends_a_little_early(patch: Patch) -> None:

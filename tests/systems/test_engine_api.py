@@ -12,8 +12,10 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast import Forbidden, Holdfast, PayloadError
-from holdfast.domain.job import JobId
+from holdfast.contrib.credits import Credits
 from holdfast.engine.operations import do_batch
+from holdfast.engine.tables import operations
+from holdfast.jobs.job import JobId
 from systems.converter import settings as converter_settings
 from systems.converter import tasks as converter_tasks
 from systems.converter.content import MAX_BYTES
@@ -168,16 +170,17 @@ SYSTEMS = pytest.mark.parametrize("make", RULES, ids=lambda make: make.__name__)
 @asynccontextmanager
 async def opened(make: Callable[[Path, str], System], folder: Path, url: str) -> AsyncIterator[System]:
     system = make(folder, url)
+    await system.app.migrate()
     async with system.site.router.lifespan_context(system.site):
         if make is screenshots:
             for account in ("alice", "bob"):
-                await system.app.credits.grant(account, 1_000_000)
+                await Credits.of(system.app).grant(account, 1_000_000)
         yield system
 
 
 @asynccontextmanager
 async def world_of(system: System, role: str, **options: Any) -> AsyncIterator[World]:
-    secret = (await system.app.create_key(role, owner="alice" if role == "owner" else None))[1]
+    secret = (await system.app.keys.create(role, owner="alice" if role == "owner" else None))[1]
     transport = httpx2.ASGITransport(app=system.site, client=("192.0.2.1", 4711))
     base, headers = f"http://systems{system.root}", {"Authorization": f"Bearer {secret}"}
     async with httpx2.AsyncClient(transport=transport, base_url=base, headers=headers) as client:
@@ -221,14 +224,14 @@ async def test_no_rule_of_a_system_is_passed_by_on_any_road(
             with pytest.raises({403: Forbidden, 422: PayloadError}[status]):
                 await system.app.tasks[task].options(owner="alice").enqueue(**wrong)
             with pytest.raises({403: Forbidden, 422: PayloadError}[status]):
-                await system.app.tasks[task].enqueue_many([wrong], owner="alice")
+                await system.app.tasks[task].options(owner="alice").enqueue_many([wrong])
 
 
 class OnRecord(World):
     """Its jobs are refused calls that were put on record."""
 
     async def job(self, task: str) -> JobId:
-        return await self.app.reject(task, self.args[task], "REFUSED", owner=self.owner)
+        return await self.app.tasks[task].reject(self.args[task], "REFUSED", owner=self.owner)
 
 
 class OfOld(World):
@@ -236,7 +239,7 @@ class OfOld(World):
 
     async def job(self, task: str) -> JobId:
         [row] = self.app.tasks[task].options(owner=self.owner)._jobs([self.args[task]], checked=False)
-        await (await self.app.engine()).enqueue([row])
+        await (await self.app.runtime.engine()).enqueue([row])
         await self.bury_all()
         return row.id
 
@@ -272,7 +275,7 @@ async def test_what_the_rules_refuse_does_not_run_because_it_is_there(
 
 async def _done_by_operations(app: Holdfast) -> int:
     """What a worker does of the newest operation."""
-    engine = await app.engine()
-    [newest] = await engine.store.operations(1)
+    engine = await app.runtime.engine()
+    [newest] = await operations.newest(engine.store, 1)
     assert newest.matched > 0
     return (await do_batch(engine, newest, 100)).done

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import State
-from holdfast.domain.moves import Kind
+from holdfast.jobs.moves import Kind
 from holdfast.metrics.names import FAMILIES
 from holdfast.server.routes import ROUTES
 from systems.converter import settings as converter_settings

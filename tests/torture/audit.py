@@ -9,9 +9,9 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from holdfast.domain.job import Event, JobFilter, JobId, JobRow
-from holdfast.domain.moves import FINISHED, State
 from holdfast.engine.ports import Store
+from holdfast.jobs.job import Event, JobFilter, JobId, JobRow
+from holdfast.jobs.moves import FINISHED, State
 from tests.e2e.faults.world import Site
 from tests.simulation.ledger import Broken, Life, check_attempts, check_row, demand, step
 
@@ -79,7 +79,7 @@ async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) ->
     summary.events = dict(sorted(Counter(event.kind for event in events).items()))
     summary.lost = sorted(acknowledged.keys() - rows.keys())
     summary.stuck = sorted(row.id for row in rows.values() if row.state not in FINISHED)
-    summary.broken = await store.violations()
+    summary.broken = await store.queries.violations()
     by_job: dict[JobId, list[Event]] = defaultdict(list)
     for event in events:
         by_job[event.job_id].append(event)
@@ -95,7 +95,7 @@ async def audit(site: Site, acknowledged: dict[JobId, int], summary: Summary) ->
 async def _rows(store: Store) -> AsyncIterator[JobRow]:
     after: str | None = None
     while True:
-        page = await store.jobs(JobFilter(internal=True), after=after, limit=PAGE)
+        page = await store.queries.jobs(JobFilter(internal=True), after=after, limit=PAGE)
         for row in page.rows:
             yield row
         if page.next is None:
@@ -110,7 +110,7 @@ async def _check(store: Store, row: JobRow, events: Iterable[Event], value: int 
     if life is None:
         raise Broken("it is there, and no event tells of it (E60)")
     check_row(life, row)
-    check_attempts(life, await store.attempts(row.id))
+    check_attempts(life, await store.queries.attempts(row.id))
     if row.state is State.COMPLETE and value is not None:
         demand(row.result == value, f"its result is {row.result}, not {value} (E4)")
 

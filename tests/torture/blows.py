@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from devservices.postgres import Postgres
+from devservices.proxy import Proxy
 from tests.e2e.faults.world import Site, Worker
-from tests.services.postgres import Postgres
-from tests.services.proxy import Proxy
 from tests.torture.audit import Death
 
 LEASE = 2.0
@@ -129,8 +129,8 @@ class Postgresql:
             "connections refused": (2, self._refuse),
             "slow network": (2, self._slow),
             "trickle": (1, self._trickle),
-            "commit carried out, answer lost": (4, self._eat_answer),
-            "request lost": (3, self._eat_request),
+            "commit carried out, answer lost": (4, self._lose_answer),
+            "request lost": (3, self._lose_request),
             "server killed": (1, self._crash),
         }
 
@@ -158,14 +158,14 @@ class Postgresql:
         await asyncio.sleep(OUTAGE)
         self._proxy.heal()
 
-    async def _eat_answer(self) -> None:
-        await self._eaten(self._proxy.eat_answer(self._chance.choice(["COMMIT", "INSERT", "DELETE", None])))
+    async def _lose_answer(self) -> None:
+        await self._eaten(self._proxy.lose_answer(self._chance.choice(["COMMIT", "INSERT", "DELETE", None])))
 
-    async def _eat_request(self) -> None:
-        await self._eaten(self._proxy.eat_request(self._chance.choice([b"COMMIT", b"\x00"])))
+    async def _lose_request(self) -> None:
+        await self._eaten(self._proxy.lose_request(self._chance.choice([b"COMMIT", b"\x00"])))
 
-    async def _eaten(self, meal: threading.Event) -> None:
-        await asyncio.to_thread(meal.wait, OUTAGE)
+    async def _eaten(self, loss: threading.Event) -> None:
+        await asyncio.to_thread(loss.wait, OUTAGE)
         self._proxy.heal()
 
     async def _crash(self) -> None:

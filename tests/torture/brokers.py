@@ -14,13 +14,13 @@ from random import Random
 
 from redis.asyncio import Redis
 
-from holdfast.domain.job import Event
-from holdfast.domain.outbox import Message
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
+from holdfast.jobs.job import Event
+from holdfast.outbox.model import Message
 from tests.e2e.faults.test_relay import ACK, drained, empty_queue
 from tests.e2e.faults.world import Site
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 from tests.torture.audit import PAGE, Summary
 from tests.torture.blows import OUTAGE, Blow
 
@@ -67,8 +67,8 @@ class Brokers:
 
     async def _eat_confirm(self) -> None:
         async with self._struck:
-            meal = self._ways[0].eat_answer(ACK)
-            await asyncio.to_thread(meal.wait, OUTAGE)
+            loss = self._ways[0].lose_answer(ACK)
+            await asyncio.to_thread(loss.wait, OUTAGE)
             self._ways[0].heal()
 
     async def _flush(self) -> None:
@@ -99,7 +99,7 @@ async def brokers(chance: Random, hints: str, rabbit: RabbitMq | None = None) ->
 
 
 async def undelivered(site: Site) -> list[Message]:
-    return await site.app.messages(state="waiting", limit=PAGE)
+    return await site.app.outbox.list(state="waiting", limit=PAGE)
 
 
 async def audit_messages(site: Site, rabbit: RabbitMq, events: Iterable[Event], summary: Summary) -> None:
@@ -126,7 +126,7 @@ async def audit_messages(site: Site, rabbit: RabbitMq, events: Iterable[Event], 
 
 async def _messages(site: Site) -> AsyncIterator[Message]:
     after: int | None = None
-    while page := await site.app.messages(after=after, limit=PAGE):
+    while page := await site.app.outbox.list(after=after, limit=PAGE):
         for message in page:
             yield message
         after = page[-1].number

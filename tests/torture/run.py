@@ -12,12 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from holdfast.domain.job import JobId
+from devservices.postgres import Postgres
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
 from holdfast.errors import Conflict, StoreError
+from holdfast.jobs.job import JobId
 from tests.e2e.faults.world import Site, eventually
-from tests.services.postgres import Postgres
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
 from tests.torture.audit import Summary, audit, recoveries
 from tests.torture.blows import LEASE, Blow, Crew, Postgresql, Sqlite
 from tests.torture.brokers import Brokers, audit_messages, brokers, undelivered
@@ -80,7 +80,7 @@ class Torture:
 
     async def _enqueue(self) -> None:
         """A client that sends each job until it was acknowledged."""
-        engine, number = await self._site.app.engine(), 0
+        engine, number = await self._site.app.runtime.engine(), 0
         task = self._site.app.tasks["toil" if self._brokers is None else "tell"]
         while not self._over.is_set():
             number += 1
@@ -104,9 +104,9 @@ class Torture:
             job_id = self._chance.choice(list(self.acknowledged)[-200:])
             try:
                 if self._chance.random() < 0.7:
-                    await self._site.app.retry(job_id, by="ann")
+                    await self._site.app.jobs.retry(job_id, by="ann")
                 else:
-                    await self._site.app.cancel(job_id, by="ann")
+                    await self._site.app.jobs.cancel(job_id, by="ann")
                 self.clicks += 1
             except Conflict:
                 self.refused += 1
@@ -142,7 +142,7 @@ class Torture:
             await asyncio.sleep(0.2)
 
     async def _unfinished(self) -> bool:
-        counts = await self._site.app.counts()
+        counts = await self._site.app.jobs.counts()
         if counts["queued"] or counts["processing"]:
             return True
         return self._brokers is not None and bool(await undelivered(self._site))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tools.evidence.__main__ import made
+from tools.evidence.__main__ import generated_files
 from tools.evidence.page import bound, percentile
 from tools.evidence.records import COMMANDS, KEPT, Records, load
 
@@ -17,7 +17,7 @@ def records() -> Records:
 
 
 def test_the_page_and_its_pictures_are_what_the_records_make() -> None:
-    for path, text in made().items():
+    for path, text in generated_files().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m tools.evidence"
 
 

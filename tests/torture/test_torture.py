@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.domain.job import Event, JobId
-from holdfast.relay import route
+from devservices.postgres import find_binaries
+from devservices.rabbitmq import RabbitMq
+from holdfast.jobs.job import Event, JobId
+from holdfast.outbox.relay import route
 from tests.conftest import installed
 from tests.e2e.faults.relay_app import TOPIC
 from tests.e2e.faults.world import Site
-from tests.services.postgres import find_binaries
-from tests.services.rabbitmq import RabbitMq
 from tests.torture import brokers
 from tests.torture.audit import Summary, audit, percentile
 from tests.torture.run import torture
@@ -73,7 +73,7 @@ async def test_the_audit_sees_messages_that_are_lost_undone_or_out_of_order(
     monkeypatch.setattr(brokers, "drained", _ids)
     async with Site(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path, broker="amqp://nobody.invalid/") as site:
         for name in ("a", "b", "c", "d"):
-            await site.app.publish(TOPIC, None, key="k", id=f"{name}/1")
+            await site.app.outbox.publish(TOPIC, None, key="k", id=f"{name}/1")
         events = [_event(name) for name in ("a", "b", "c")]
         summary = Summary("sqlite", "", 0, 0, 0)
         await brokers.audit_messages(site, Drained("b/1", "a/1", "d/1", "a/1"), events, summary)

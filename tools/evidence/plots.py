@@ -1,4 +1,4 @@
-"""The pictures of the page: SVG written by hand."""
+"""Draws the pictures of the page as SVG."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def _svg(height: float, title: str, parts: Sequence[str]) -> str:
 
 
 def bars(title: str, values: Sequence[tuple[str, int]]) -> str:
-    """How often each thing was done. The lengths are logarithms: from ten to tens of thousands is too far for a line."""
+    """Draw a bar for each value.
+
+    The lengths are logarithmic, because the values range from ten to tens of thousands.
+    """
     longest = max(len(f"{number}") for _, number in values)
-    room, parts, y = WIDTH - LEFT - RIGHT, [], 34
+    max_length, parts, y = WIDTH - LEFT - RIGHT, [], 34
     for name, number in values:
-        length = room * _logarithm(number) / longest
+        length = max_length * _logarithm(number) / longest
         parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<rect class="bar" x="{LEFT}" y="{y}" width="{length:.1f}" height="15"/>')
         parts.append(f'<text class="small" x="{LEFT + length + 5:.1f}" y="{y + 12}">{number:,}</text>')
@@ -48,13 +51,13 @@ def bars(title: str, values: Sequence[tuple[str, int]]) -> str:
 
 
 def _logarithm(number: int) -> float:
-    """Digits, and how far to the next one."""
+    """Return the number of digits minus one, plus the fraction of the way to the next power of ten."""
     digits = len(f"{number}") if number else 0
     return 0.0 if not number else digits - 1 + (number / 10 ** (digits - 1) - 1) / 9
 
 
 def curves(title: str, tortures: Sequence[Torture]) -> str:
-    """Which share of the jobs of killed workers ran again after how many seconds."""
+    """Draw which share of the killed workers' jobs ran again within how many seconds."""
     left, width, top, height = 60, WIDTH - 80, 40, 190
     lease = max(run.lease_seconds for run in tortures)
     end = max([lease + 5, *(max(run.again, default=0) for run in tortures)])
@@ -62,14 +65,14 @@ def curves(title: str, tortures: Sequence[Torture]) -> str:
     def at(seconds: float) -> float:
         return left + width * seconds / end
 
-    ground = top + height
-    parts = [f'<line class="ground" x1="{left}" y1="{ground}" x2="{left + width}" y2="{ground}"/>']
+    baseline = top + height
+    parts = [f'<line class="ground" x1="{left}" y1="{baseline}" x2="{left + width}" y2="{baseline}"/>']
     parts += [
-        f'<text class="small" x="{at(second):.1f}" y="{ground + 15}" text-anchor="middle">{second} s</text>'
+        f'<text class="small" x="{at(second):.1f}" y="{baseline + 15}" text-anchor="middle">{second} s</text>'
         for second in range(0, int(end) + 1, max(1, int(end) // 10))
     ]
     parts += [
-        f'<text class="small" x="{left - 8}" y="{ground - height * share / 100 + 4:.1f}" text-anchor="end">{share} %</text>'
+        f'<text class="small" x="{left - 8}" y="{baseline - height * share / 100 + 4:.1f}" text-anchor="end">{share} %</text>'
         for share in (0, 50, 100)
     ]
     for name, second in (("lease", lease), ("lease + 5 s", lease + 5)):
@@ -79,12 +82,12 @@ def curves(title: str, tortures: Sequence[Torture]) -> str:
         parts.append(
             f'<text class="small" x="{at(second):.1f}" y="{top - 4}" text-anchor="end">{name}</text>'
         )
-    for place, run in enumerate(tortures):
+    for index, run in enumerate(tortures):
         ordered, points = sorted(run.again), [f"{left},{top + height}"]
         for number, seconds in enumerate(ordered, 1):
             points.append(f"{at(seconds):.1f},{top + height * (1 - number / len(ordered)):.1f}")
-        kind = ("curve", "curve second", "curve third")[place]
-        y = top + height - 18 * (len(tortures) - place) - 4
+        kind = ("curve", "curve second", "curve third")[index]
+        y = top + height - 18 * (len(tortures) - index) - 4
         parts.append(f'<polyline class="{kind}" points="{" ".join(points)}"/>')
         parts.append(
             f'<line class="{kind}" x1="{left + width - 150}" y1="{y}" x2="{left + width - 125}" y2="{y}"/>'

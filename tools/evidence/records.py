@@ -1,4 +1,4 @@
-"""What was recorded, as the page needs it: one small JSON file for each kind of run, each naming the command that makes it."""
+"""Reads the records: one JSON file for each kind of run, each with the command that makes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "docs" / "explanation" / "evidence"
 SPEED = ROOT / "docs" / "explanation" / "speed.md"
 
-#: File → the command that makes it again. Each is also named in its file.
+#: The command that makes each file again. The file contains it, too.
 COMMANDS = {
     "simulation-memory": "python -m tests.simulation 0 {seeds} --record {file}",
     "simulation-sqlite": "python -m tests.simulation --store sqlite 0 {fifth} --record {file}",
@@ -26,6 +26,8 @@ COMMANDS = {
 
 
 class Simulation(msgspec.Struct):
+    """A run of the simulation on many seeds."""
+
     command: str
     seeds: int
     jobs: int
@@ -35,20 +37,27 @@ class Simulation(msgspec.Struct):
     counts: dict[str, int]
 
     def sum(self, *beginnings: str) -> int:
+        """Return the sum of the counters whose names start with one of these."""
         return sum(number for name, number in self.counts.items() if name.startswith(beginnings))
 
 
 class Size(msgspec.Struct):
+    """The number of states and steps of a scenario."""
+
     states: int
     steps: int
 
 
 class Exhaustive(msgspec.Struct):
+    """A run of the exhaustive tests."""
+
     command: str
     scenarios: dict[str, Size]
 
 
 class Cuts(msgspec.Struct):
+    """The power cuts with one setting of `synchronous`."""
+
     words: int  #: acknowledgements
     writes: int
     cuts: int
@@ -56,12 +65,16 @@ class Cuts(msgspec.Struct):
 
 
 class PowerCuts(msgspec.Struct):
+    """A run of the power cuts, with `synchronous=FULL` and `NORMAL`."""
+
     command: str
     full: Cuts
     normal: Cuts
 
 
 class Torture(msgspec.Struct):
+    """A torture run on one store."""
+
     store: str
     command: str
     seed: int
@@ -75,29 +88,33 @@ class Torture(msgspec.Struct):
     clicks_refused: int
     events: dict[str, int]
     exits: dict[str, int]
-    back: list[float]  #: seconds from the death of a worker until a job of it was back in line
-    again: list[float]  #: … and until it ran again
+    back: list[float]  #: seconds from the kill of a worker until each of its jobs was queued again
+    again: list[float]  #: … and until each of its jobs ran again
     lost: list[str]
     stuck: list[str]
     second_ends: list[str]
     broken: list[str]
     cores: int = 0
-    load: float = 0.0  #: of the machine, over the last quarter of an hour
-    messages: int = 0  #: that were to be brought to a broker
-    doubles: int = 0  #: that arrived once more
+    load: float = 0.0  #: of the machine, over the last 15 minutes
+    messages: int = 0  #: that were published to a broker
+    doubles: int = 0  #: messages that arrived more than once
 
     @property
     def limit(self) -> float:
-        """So long may a job wait after its worker was killed, and 99 of 100 do not."""
+        """The target in seconds for the 99th percentile of `back` and `again`."""
         return self.lease_seconds + 5
 
 
 class Mutants(msgspec.Struct):
+    """The planted bugs, and the net that caught each; None for a bug that no net caught."""
+
     command: str
     caught: dict[str, str | None]
 
 
 class Records(msgspec.Struct):
+    """All records of the page."""
+
     memory: Simulation
     sqlite: Simulation
     exhaustive: Exhaustive
@@ -108,6 +125,8 @@ class Records(msgspec.Struct):
 
 
 def load(folder: Path = KEPT) -> Records:
+    """Read the records in *folder*, and the targets on the page about speed."""
+
     def read(name: str, kind: type[T]) -> T:
         return msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=kind)
 
@@ -127,7 +146,7 @@ def load(folder: Path = KEPT) -> Records:
 
 
 def _speed(page: str) -> list[list[str]]:
-    """The rows of the tables of targets on the page about speed."""
+    """Return the rows of the tables of targets on the page about speed."""
     rows, store = [], ""
     for line in page.split("## What is missed")[0].splitlines():
         if line.startswith("### On "):

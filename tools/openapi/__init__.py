@@ -1,1 +1,1 @@
-"""What is made from the API's OpenAPI document: reference, clients. `python -m tools.openapi`."""
+"""Generates the reference page and the clients from the API's OpenAPI document: `python -m tools.openapi`."""

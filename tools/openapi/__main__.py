@@ -1,7 +1,7 @@
-"""Write what is made from the API itself: `python -m tools.openapi`.
+"""Write the files that are generated from the API: `python -m tools.openapi`.
 
-The OpenAPI document, the reference page, and the generated parts of the Python and the TypeScript client. With `--check` nothing
-is written, and a file that is not current is an error; a test calls it so.
+They are the OpenAPI document, the reference page, and the generated parts of the Python and the TypeScript
+client. With `--check` nothing is written, and a file that is not current is an error; a test runs this.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import sys
 from pathlib import Path
 
 from tools.openapi import page, python, typescript
-from tools.openapi.document import made
+from tools.openapi.document import make_document
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def files() -> dict[str, str]:
-    told = made()
+    """Return the current text of each generated file."""
+    api = make_document()
     return {
-        "docs/reference/openapi.json": json.dumps(told, indent=1, ensure_ascii=False) + "\n",
-        "docs/reference/http-api.md": page.page(told),
-        "src/holdfast/client/types.py": python.shapes(told),
-        "src/holdfast/client/calls.py": python.calls(told),
-        "clients/typescript/operations.js": typescript.script(told),
-        "clients/typescript/operations.d.ts": typescript.types(told),
+        "docs/reference/openapi.json": json.dumps(api, indent=1, ensure_ascii=False) + "\n",
+        "docs/reference/http-api.md": page.page(api),
+        "src/holdfast/client/types.py": python.shapes(api),
+        "src/holdfast/client/calls.py": python.calls(api),
+        "clients/typescript/operations.js": typescript.script(api),
+        "clients/typescript/operations.d.ts": typescript.types(api),
     }
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the operations it tells of, as the writers of this folder need them."""
+"""The OpenAPI document and its operations, in the form that the generators of this folder need."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from holdfast.server.routes import document
 
 Schema = dict[str, Any]
 
-#: Not for clients with a key, and why.
+#: Operations that are left out of the clients, and why.
 NOT_FOR_CLIENTS = {"receive_webhook": "its sender signs it, and no key opens it"}
 KEY_HEADER = "Idempotency-Key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
+    """A parameter of an operation."""
+
     name: str
-    place: str  # path, query or header
+    location: str  # path, query or header
     schema: Schema
     required: bool
     description: str
@@ -27,6 +29,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
+    """An operation of the API."""
+
     name: str
     method: str
     path: str
@@ -36,12 +40,13 @@ class Operation:
     parameters: tuple[Parameter, ...]
     body: str | None  # the name of its schema
     is_stream: bool
-    answers: dict[int, Schema | None]  # None: nothing, {"type": "string"} with text: plain text
-    texts: frozenset[int]  # the statuses that are answered in plain text
+    answers: dict[int, Schema | None]  # None: no body; {"type": "string"} for a status in texts: plain text
+    texts: frozenset[int]  # the statuses with a plain text body
     responses: dict[int, str]
 
-    def of(self, place: str) -> list[Parameter]:
-        return [one for one in self.parameters if one.place == place]
+    def of(self, location: str) -> list[Parameter]:
+        """Return the parameters in the path, the query or the headers."""
+        return [one for one in self.parameters if one.location == location]
 
     @property
     def takes_key(self) -> bool:
@@ -49,43 +54,48 @@ class Operation:
 
     @property
     def headers(self) -> list[Parameter]:
-        """Those that a caller may give; a stream's place is told by the client itself."""
+        """The header parameters that a caller may set. The client sets a stream's position itself."""
         return [one for one in self.of("header") if one.name != "Last-Event-ID"]
 
 
-def made() -> dict[str, Any]:
-    """The document of any app: its tasks are no part of it."""
-    told: dict[str, Any] = json.loads(json.dumps(document()))
-    return told
+def make_document() -> dict[str, Any]:
+    """Return the OpenAPI document. It is the same for each app, because it does not include tasks."""
+    api: dict[str, Any] = json.loads(json.dumps(document()))
+    return api
 
 
-def operations(told: dict[str, Any]) -> Iterator[Operation]:
-    for path, methods in told["paths"].items():
+def operations(api: dict[str, Any]) -> Iterator[Operation]:
+    """Yield all operations."""
+    for path, methods in api["paths"].items():
         for method, one in methods.items():
             yield _operation(path, method, one)
 
 
-def schemas(told: dict[str, Any]) -> dict[str, Schema]:
-    found: dict[str, Schema] = told["components"]["schemas"]
+def schemas(api: dict[str, Any]) -> dict[str, Schema]:
+    """Return the named schemas."""
+    found: dict[str, Schema] = api["components"]["schemas"]
     return found
 
 
 def name_of(schema: Schema) -> str | None:
-    """The schema that is referred to, also where null is allowed beside it."""
+    """Return the name of the schema that *schema* refers to, or None.
+
+    A reference that also allows null counts.
+    """
     for one in (schema, *schema.get("anyOf", ())):
         if "$ref" in one:
             return str(one["$ref"]).rpartition("/")[2]
     return None
 
 
-def reached(told: dict[str, Any], names: set[str]) -> set[str]:
-    """*names*, and every schema that they are made of."""
-    found, left = set(), list(names)
-    while left:
-        name = left.pop()
+def reached(api: dict[str, Any], names: set[str]) -> set[str]:
+    """Return *names* and the names of all schemas that they refer to."""
+    found, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
         if name not in found:
             found.add(name)
-            left += _refs(schemas(told)[name])
+            pending += _refs(schemas(api)[name])
     return found
 
 
@@ -103,13 +113,13 @@ def _refs(value: Any) -> Iterator[str]:
 def _operation(path: str, method: str, one: dict[str, Any]) -> Operation:
     parameters = tuple(
         Parameter(
-            name=given["name"],
-            place=given["in"],
-            schema=given["schema"],
-            required=given.get("required", False),
-            description=given.get("description", ""),
+            name=parameter["name"],
+            location=parameter["in"],
+            schema=parameter["schema"],
+            required=parameter.get("required", False),
+            description=parameter.get("description", ""),
         )
-        for given in one.get("parameters", ())
+        for parameter in one.get("parameters", ())
     )
     body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     answers: dict[int, Schema | None] = {}

@@ -1,4 +1,4 @@
-"""Writes the reference page of the HTTP API: a table for each tag, and one of all codes."""
+"""Generates the reference page of the HTTP API: a table for each tag, and one of all codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.server.problems import CODES
 from tools.openapi.document import Operation, Parameter, Schema, name_of, operations, schemas
 
-#: What all may answer, told once above the tables.
+#: The statuses that every operation may answer, listed once above the tables.
 _COMMON = {400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503}
 
 _HEAD = """# HTTP API
@@ -17,40 +17,48 @@ _HEAD = """# HTTP API
 
 {introduction}
 
-The document itself is at `GET /api/v1/openapi.json`, and [here](openapi.json) for this version. Clients:
-[Python and TypeScript](../how-to/use-the-client.md). Who may do what is decided by the role of a key
-([secure the API](../how-to/secure-the-api.md)): `viewer` sees everything and changes nothing, `owner` reaches its own jobs alone,
-`operator` steers all jobs, `admin` also makes keys. *Anybody* needs no key.
+The OpenAPI document is at `GET /api/v1/openapi.json`, and [here](openapi.json) for this version. There are clients for
+[Python and TypeScript](../how-to/use-the-client.md). The role of a key decides what a caller may do
+([secure the API](../how-to/secure-the-api.md)). A `viewer` sees everything and changes nothing. An `owner` reaches only its own jobs.
+An `operator` controls all jobs. An `admin` also creates keys. A route for *anybody* needs no key.
 
-Beside its own answers every route may answer {common}. In a column *Takes*, what stands in bold must be given.
+Besides the answers in the tables, every route may answer {common}. In the column *Takes*, required fields are bold.
 
-**Sent again.** Give a request an `Idempotency-Key` (up to 255 printable characters, in quotes or not), and send it again as often as
-you like: it is answered as the first time, with `Idempotency-Replayed: true`. A key belongs to one route and one caller (all keys of
-an owner are one) and is remembered for 24 hours. With other content it is refused (422 `IDEMPOTENCY_KEY_REUSED`); while the
-first one is being carried out, 409 `IDEMPOTENCY_KEY_IN_FLIGHT` with `Retry-After`. What was refused (4xx), or only counted (`dry_run`), has not used up its key. After 5xx
-or a lost connection send it again: jobs, moves of jobs, operations, keys, webhooks, their secrets and their messages are not made twice, not even when the
-server was killed between the work and the answer (then the key is held for up to a minute); pauses, breakers and the like come to
-the same state, and a message of the outbox that was replayed is delivered under the id it has. An answer with a secret is told once: 409 `TOLD_ONCE`, and `made` names what was made, to be rotated or revoked.
+**Idempotent requests.** Give a request an `Idempotency-Key` (up to 255 printable characters, with or without quotes), and send it
+again as often as you like. Each repeat gets the first answer, with `Idempotency-Replayed: true`.
 
-**As it was read.** What has an `ETag` may be acted on with `If-Match`: 412 `PRECONDITION_FAILED` when it has changed since. The
-version is compared in the transaction of the change, so nobody comes between.
+- A key belongs to one route and one caller and is remembered for 24 hours. All keys of an owner count as one caller.
+- The same key with other content is refused (422 `IDEMPOTENCY_KEY_REUSED`). While the first request is still running, the answer
+  is 409 `IDEMPOTENCY_KEY_IN_FLIGHT` with `Retry-After`.
+- A request that was refused (4xx), or that only counted (`dry_run`), does not use up its key.
+- After a 5xx or a lost connection, send the request again. Jobs, moves of jobs, operations, keys, webhooks, their secrets and
+  their messages are not created twice, even when the server was killed between the work and the answer. In that case the key is
+  held for up to a minute.
+- Repeated pauses, breaker changes and the like lead to the same state. A replayed message of the outbox is delivered with the id
+  it already has.
+- An answer with a secret is sent only once. A repeat gets 409 `SECRET_SHOWN_ONCE`, and `made` names the object that was created, so that
+  you can rotate or revoke it.
 
-**Not by arguments.** Lists are filtered by task, queue, state, owner, tag, key, error and time, each page in a few hundredths of a
-second however many jobs there are. `app.jobs(args=…)` of the Python library is not offered here: it reads through the arguments of up to
-4,000 jobs for a page, and 100 of them with a megabyte each took 0.35 s, so any caller that may enqueue could keep the server busy.
-Give jobs a `tag` or a `key` for what you will look for.
+**Conditional requests.** You can change an object that has an `ETag` with `If-Match`. If the object has changed since you read it,
+the answer is 412 `PRECONDITION_FAILED`. The version is compared in the transaction of the change, so no other change comes between.
+
+**No filter by arguments.** Lists are filtered by task, queue, state, owner, tag, key, error and time. Each page takes a few
+hundredths of a second, however many jobs there are. `app.jobs.list(args=…)` of the Python library is not available here. It reads through
+the arguments of up to 4,000 jobs for a page, and 100 jobs with a megabyte each took 0.35 s, so any caller that may enqueue could keep
+the server busy. Give jobs a `tag` or a `key` to search by.
 """
 
 
-def page(told: dict[str, Any]) -> str:
-    known, every = schemas(told), list(operations(told))
-    parts = [_HEAD.format(introduction=told["info"]["description"], common=_statuses(_COMMON))]
+def page(api: dict[str, Any]) -> str:
+    """Return the page."""
+    known, every = schemas(api), list(operations(api))
+    parts = [_HEAD.format(introduction=api["info"]["description"], common=_statuses(_COMMON))]
     parts += [
         f"## {tag.capitalize()}\n\n{_table([one for one in every if one.tag == tag], known)}"
         for tag in dict.fromkeys(one.tag for one in every)
     ]
     parts.append(
-        f"## Codes\n\nA problem is `application/problem+json` (RFC 9457); its `code` is one of these.\n\n{_codes()}"
+        f"## Codes\n\nA problem is `application/problem+json` (RFC 9457). Its `code` is one of these:\n\n{_codes()}"
     )
     return "\n".join(parts)
 
@@ -69,18 +77,18 @@ def _roles(one: Operation) -> str:
 
 
 def _takes(one: Operation, known: dict[str, Schema]) -> str:
-    told = [_named(given) for given in one.parameters if given.place != "path"]
+    names = [_name(parameter) for parameter in one.parameters if parameter.location != "path"]
     if one.body:
         required = set(known[one.body].get("required", ()))
-        told += [
+        names += [
             f"**`{name}`**" if name in required else f"`{name}`" for name in known[one.body]["properties"]
         ]
-    return ", ".join(told)
+    return ", ".join(names)
 
 
-def _named(given: Parameter) -> str:
-    name = f"`{given.name}`" if given.place == "header" else f"`?{given.name}`"
-    return f"**{name}**" if given.required else name
+def _name(parameter: Parameter) -> str:
+    name = f"`{parameter.name}`" if parameter.location == "header" else f"`?{parameter.name}`"
+    return f"**{name}**" if parameter.required else name
 
 
 def _answers(one: Operation) -> str:

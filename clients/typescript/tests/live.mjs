@@ -1,4 +1,4 @@
-// Run by tests/client/test_typescript.py against a live API: `node live.mjs SCENE`, what it needs as JSON on stdin.
+// Run by tests/client/test_typescript.py against a live API: `node live.mjs SCENE`, with its input as JSON on stdin.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { BadAnswer, Client, ClientError, Problem, Unreachable } from "../client.js";
@@ -86,16 +86,16 @@ const scenes = {
     assert.equal(new Client("http://a/x/api/v1/").url, "http://a/x");
     const away = new Client(`http://127.0.0.1:${given.closed}`, { sleep: hurried });
     assert.ok((await refused(away.cancelJob("x"))) instanceof Unreachable);
-    assert.equal(pauses.length, 4); // nothing was sent, so even this was tried again
+    assert.equal(pauses.length, 4); // nothing was sent, so even this was repeated
   },
 
-  // The doorman loses two answers of this one.
+  // The proxy loses two responses to this request.
   async lost() {
     const made = await client.enqueue("convert", { pdf: "a" }, { owner: given.owner });
     say({ id: made.id, pauses });
   },
 
-  // The doorman answers this one once, as he was told.
+  // The proxy answers this request once, as the test has set it.
   async trouble() {
     try {
       await (given.named ? client.enqueue("convert", { pdf: "a" }) : client.removeWebhook(given.webhook));

@@ -1,4 +1,4 @@
-// Never run: what must pass the type checker, and what must not.
+// Not run, only type-checked: statements that must pass the type checker, and statements that must not.
 import { Client, Problem, type JobView, type StreamEvent } from "../client.js";
 
 export async function use(client: Client): Promise<string> {
@@ -19,11 +19,11 @@ export async function use(client: Client): Promise<string> {
       return error.detail;
     }
   }
-  // @ts-expect-error: a state that there is not
+  // @ts-expect-error: an unknown state
   client.jobs({ state: "sleeping" });
   // @ts-expect-error: a job needs a task
   await client.enqueueJob({ args: {} });
-  // @ts-expect-error: a code that there is not
+  // @ts-expect-error: an unknown code
   if (new Problem().code === "NONSENSE") {
     return "";
   }

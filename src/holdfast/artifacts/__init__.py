@@ -1,1 +1,1 @@
-"""Where artifacts are kept: a folder, an S3 bucket, or memory for tests."""
+"""The stores of artifacts: a folder, an S3 bucket, or memory for tests."""

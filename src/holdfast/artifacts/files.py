@@ -1,7 +1,7 @@
 """Artifacts in a folder that all workers and readers share.
 
-A file is written beside its place and moved there when it is on disk, so a reader that finds it finds all of it. What a worker
-that died has left half-written is removed with the artifact it was to become.
+A file is written as a draft beside its path and renamed when it is on disk, so readers find complete files
+only. A draft that a dead worker left is removed together with the artifact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 
 class FileArtifacts:
-    """*threads* do the work: a disk may be slow, and the event loop must not wait for it."""
+    """Artifacts as files under *folder*.
+
+    The *threads* read and write, so that a slow disk never blocks the event loop.
+    """
 
     def __init__(self, folder: Path, threads: Executor) -> None:
         self._folder, self._threads = folder.absolute(), threads
@@ -37,57 +40,57 @@ class FileArtifacts:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _write(self, place: Path, data: bytes) -> None:
-        self._make_folder(place.parent)
-        draft, file = self._new_draft(place)
+    def _write(self, path: Path, data: bytes) -> None:
+        self._make_folder(path.parent)
+        draft, file = self._new_draft(path)
         try:
             with open(file, "wb") as out:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
-            os.rename(draft, place)
+            os.rename(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        _sync_folder(place.parent)
+        _sync_folder(path.parent)
 
     def _make_folder(self, folder: Path) -> None:
-        """With the folders around it, each on disk before the next is made in it."""
+        """Create the folder and its parents, each synced to disk before the next."""
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
         folder.mkdir(0o700, exist_ok=True)
         _sync_folder(folder.parent)
 
-    def _new_draft(self, place: Path) -> tuple[Path, int]:
-        """A new file that nobody else writes to, on this machine or another."""
+    def _new_draft(self, path: Path) -> tuple[Path, int]:
+        """Create and open a new file that no other process writes to, on this machine or another."""
         while True:
-            draft = place.with_name(f".{place.name}.{os.getpid()}-{next(self._numbers)}.draft")
+            draft = path.with_name(f".{path.name}.{os.getpid()}-{next(self._numbers)}.draft")
             try:
                 return draft, os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
                 continue
 
-    def _remove(self, place: Path) -> None:
+    def _remove(self, path: Path) -> None:
         try:
-            for draft in place.parent.glob(f".{place.name}.*.draft"):
+            for draft in path.parent.glob(f".{path.name}.*.draft"):
                 draft.unlink(missing_ok=True)
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         except NotADirectoryError:
             return
-        for folder in place.parents:
+        for folder in path.parents:
             if folder == self._folder:
                 break
             try:
                 folder.rmdir()
-            except OSError:  # somebody else's artifact is in it, or it is gone already
+            except OSError:  # it holds another artifact, or it is gone already
                 break
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is on disk when its folder is."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Sync a folder to disk, which makes new names in it durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

@@ -6,6 +6,8 @@ import errno
 
 
 class MemoryArtifacts:
+    """Artifacts in the dictionary `kept`."""
+
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
 

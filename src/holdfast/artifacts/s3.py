@@ -1,7 +1,7 @@
-"""Artifacts in a bucket of S3, or of anything that speaks its protocol.
+"""Artifacts in a bucket of S3 or of a service that speaks its protocol.
 
-Region, endpoint and credentials are those of the usual AWS_* environment. An object appears whole or not at all; what is
-larger than a few megabytes is sent in parts.
+Region, endpoint and credentials come from the usual AWS_* environment variables. An object appears complete
+or not at all. More than a few megabytes are sent in parts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from obstore.store import S3Store
 
 T = TypeVar("T")
 
-#: A short outage of the bucket is waited for here: the work is done, only its result is not there yet. A longer one
-#: is the task's policy's to deal with.
+#: A short outage of the bucket is waited out here, because the job's work is done and only its result is
+#: missing. After a longer one the task's retry policy applies.
 _RETRIES, _PATIENCE = 5, timedelta(seconds=30)
 
 
 class S3Artifacts:
+    """Artifacts as objects under *prefix* in *bucket*."""
+
     def __init__(self, bucket: str, prefix: str) -> None:
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = S3Store(
@@ -33,21 +35,21 @@ class S3Artifacts:
         )
 
     async def put(self, name: str, data: bytes) -> str:
-        await self._told(obstore.put_async(self._bucket, name, data))
+        await self._as_file_errors(obstore.put_async(self._bucket, name, data))
         return name
 
     async def get(self, reference: str) -> bytes:
-        answer = await self._told(obstore.get_async(self._bucket, reference))
-        return bytes(await self._told(answer.bytes_async()))
+        answer = await self._as_file_errors(obstore.get_async(self._bucket, reference))
+        return bytes(await self._as_file_errors(answer.bytes_async()))
 
     async def delete(self, reference: str) -> None:
         try:
-            await self._told(obstore.delete_async(self._bucket, reference))
+            await self._as_file_errors(obstore.delete_async(self._bucket, reference))
         except FileNotFoundError:
             return
 
-    async def _told(self, work: Awaitable[T]) -> T:
-        """The same, with failures as those of files."""
+    async def _as_file_errors(self, work: Awaitable[T]) -> T:
+        """Await *work*, and raise its errors as the `OSError` that a file would raise."""
         try:
             return await work
         except FileNotFoundError as error:
@@ -61,5 +63,5 @@ class S3Artifacts:
 
 
 def _first_line(error: BaseException) -> str:
-    """Without the debug dump that the driver appends."""
+    """Return the text of *error* without the debug dump that the driver appends."""
     return str(error).strip().split("\n", 1)[0]

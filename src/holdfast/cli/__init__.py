@@ -1,4 +1,4 @@
-"""The command line. This file is all that `holdfast --help` needs: a command's module is imported when it is called."""
+"""The command line. A command's module is imported when the command is called, so that `holdfast --help` is fast."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ from collections.abc import Sequence
 
 from holdfast import gc_tuning
 
-#: command → where it is ("module:attribute") and its line in the help.
+#: Each command: its place ("module:attribute") and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("holdfast.cli.worker:up", "Make the database ready; run a worker, duties and relay."),
-    "worker": ("holdfast.cli.worker:worker", "Run jobs until told to stop."),
-    "scheduler": ("holdfast.cli.scheduler:scheduler", "Do the duties, and no job."),
-    "relay": ("holdfast.cli.outbox:relay", "Bring messages of the outbox to their targets."),
-    "serve": ("holdfast.cli.serve:serve", "Answer the HTTP API."),
-    "migrate": ("holdfast.cli.migrate:migrate", "Bring the database's schema up to date."),
-    "jobs": (
-        "holdfast.cli.jobs:jobs",
-        "Look at jobs; retry and cancel them; reclaim those that are stuck.",
-    ),
-    "dead": ("holdfast.cli.dead:dead", "Look at dead letters; redrive and discard them."),
-    "events": ("holdfast.cli.events:events", "Print what happened, or follow it."),
-    "explain": ("holdfast.cli.explain:explain", "Say why a job is not running."),
-    "queues": ("holdfast.cli.queues:queues", "How queues stand; pause and resume them."),
-    "lanes": ("holdfast.cli.lanes:lanes", "What waits in each lane, what holds and limits it."),
-    "breakers": ("holdfast.cli.breakers:breakers", "How dependencies stand; open or close a breaker."),
-    "schedules": ("holdfast.cli.schedules:schedules", "When schedules tick; pause and resume one."),
-    "keys": ("holdfast.cli.keys:keys", "Keys of the HTTP API: make, rotate and revoke them."),
-    "operations": ("holdfast.cli.operations:operations", "Work on many jobs at once: how it stands."),
-    "webhooks": ("holdfast.cli.webhooks:webhooks", "Who is told of what happens: make, test, enable."),
-    "outbox": ("holdfast.cli.outbox:outbox", "Messages for others: look, replay and park them."),
-    "credits": ("holdfast.cli.credits:credits", "Accounts and their credits: give, look, check."),
-    "workers": ("holdfast.cli.workers:workers", "List the workers that live."),
-    "doctor": ("holdfast.cli.doctor:doctor", "Check the database and say what is wrong."),
+    "up": ("holdfast.cli.worker:up", "Prepare the database and run a worker with everything."),
+    "worker": ("holdfast.cli.worker:worker", "Run jobs."),
+    "scheduler": ("holdfast.cli.scheduler:scheduler", "Run maintenance, but no jobs."),
+    "relay": ("holdfast.cli.outbox:relay", "Deliver outbox messages."),
+    "serve": ("holdfast.cli.serve:serve", "Serve the HTTP API."),
+    "migrate": ("holdfast.cli.migrate:migrate", "Update the database schema."),
+    "enqueue": ("holdfast.cli.enqueue:enqueue", "Enqueue a job."),
+    "tasks": ("holdfast.cli.tasks:tasks", "List the tasks of an app and their policies."),
+    "jobs": ("holdfast.cli.jobs:jobs", "List, retry and cancel jobs."),
+    "dead": ("holdfast.cli.dead:dead", "List, export, redrive and discard dead letters."),
+    "events": ("holdfast.cli.events:events", "Print events, and follow new ones."),
+    "explain": ("holdfast.cli.explain:explain", "Explain why a job is not running."),
+    "queues": ("holdfast.cli.queues:queues", "List queues; pause and resume them."),
+    "lanes": ("holdfast.cli.lanes:lanes", "List lanes, what holds them and what limits them."),
+    "breakers": ("holdfast.cli.breakers:breakers", "List dependencies; open, close and try their breakers."),
+    "schedules": ("holdfast.cli.schedules:schedules", "List schedules; run, pause, resume and forget them."),
+    "keys": ("holdfast.cli.keys:keys", "Create, rotate and revoke keys of the HTTP API."),
+    "operations": ("holdfast.cli.operations:operations", "Show and cancel work on many jobs."),
+    "webhooks": ("holdfast.cli.webhooks:webhooks", "Create, test, replay and remove webhooks."),
+    "outbox": ("holdfast.cli.outbox:outbox", "List, replay, park and discard outbox messages."),
+    "workers": ("holdfast.cli.workers:workers", "List running workers."),
+    "settings": ("holdfast.cli.settings:settings", "Print the settings in force."),
+    "doctor": ("holdfast.cli.doctor:doctor", "Check the database and report problems."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),
-    "demo": ("holdfast.cli.demo:demo", "Show what becomes of three jobs, in a few seconds."),
-    "simulate": ("holdfast.cli.simulate:simulate", "Play an outage against retry policies."),
+    "demo": ("holdfast.cli.demo:demo", "Show what happens to three jobs."),
+    "simulate": ("holdfast.cli.simulate:simulate", "Simulate outages with retry policies."),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. What goes wrong becomes one line and a code (`holdfast.cli.exit_codes`)."""
+    """Run one command and return its exit code. An error is printed in one line; see `holdfast.cli.exit_codes`."""
     args = list(sys.argv[1:] if argv is None else argv)
     if "_HOLDFAST_COMPLETE" in os.environ or args[:1] in (["--install-completion"], ["--show-completion"]):
         from holdfast.cli.loading import complete
@@ -74,10 +73,10 @@ def help_text() -> str:
     lines += [
         "",
         "Options:",
-        "  --help     also after a command: holdfast jobs list --help",
+        "  --help     before or after a command: holdfast jobs list --help",
         "  --version",
         "  --install-completion, --show-completion   for your shell",
         "",
-        "The database is HOLDFAST_DATABASE_URL, else sqlite:///holdfast.db; --url or --app names another.",
+        "The database is HOLDFAST_DATABASE_URL, else sqlite:///holdfast.db; --url or --app selects another.",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""From a name or a URL to an open app."""
+"""Load the app that a command names, and open its database."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from holdfast.cli.exit_codes import ImportFailed
-from holdfast.domain.duration import format_duration
+from holdfast.cli.exit_codes import OK, ImportFailed
 from holdfast.errors import StoreUnavailable, UsageError
+from holdfast.values.duration import format_duration
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
 
 T = TypeVar("T")
 
-#: Between two looks for a database that cannot be reached; twice as long after each.
+#: Seconds between two attempts to reach the database; doubled after each.
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 
 
 def load_app(name: str) -> Holdfast:
-    """The app that *name* (`pkg.module:attribute`) stands for; the working directory is importable."""
+    """Return the app named *name* (`pkg.module:attribute`). Modules in the working directory can be imported."""
     from holdfast.app import Holdfast
 
     module_name, colon, attribute = name.partition(":")
@@ -50,7 +50,7 @@ def load_app(name: str) -> Holdfast:
 
 
 def _import(name: str) -> Any:
-    from holdfast.engine.main_guard import importing
+    from holdfast.tasks.main_guard import importing
 
     try:
         with importing(name):
@@ -64,19 +64,19 @@ def _import(name: str) -> Any:
 
 
 def _import_failed(name: str, error: Exception) -> ImportFailed:
-    from holdfast.domain.tracebacks import Traceback
     from holdfast.engine.tracebacks import file_name, raised_of
+    from holdfast.jobs.tracebacks import Traceback
 
     raised, what = raised_of(error), str(error) or type(error).__name__
-    theirs = [frame for frame in raised.frames if not frame.file.startswith("holdfast/")]
+    theirs = [frame for frame in raised.frames if not frame.file.startswith(("holdfast/", "<"))]
     places = [f"{frame.file} line {frame.line}" for frame in (theirs or raised.frames)[-1:]]
     if isinstance(error, SyntaxError) and error.filename:
         what, places = error.msg, [f"{file_name(error.filename)} line {error.lineno}"]
     where = f" ({places[0]})" if places else ""
-    if isinstance(error, UsageError):  # a sentence of ours, about that line
+    if isinstance(error, UsageError):  # its message says enough
         return ImportFailed(f"importing {name} failed: {what}{where}", "")
-    told = f"importing {name} failed: {type(error).__name__}: {what}{where}"
-    return ImportFailed(told, Traceback.of(raised).text)
+    message = f"importing {name} failed: {type(error).__name__}: {what}{where}"
+    return ImportFailed(message, Traceback.of(raised).text if raised.frames else "")
 
 
 def _no_module(name: str, missing: str) -> str:
@@ -117,31 +117,55 @@ def _no_attribute(module: str, attribute: str, holder: object, part: str) -> str
 
 
 def chosen_app(app: str | None, url: str | None) -> Holdfast:
-    """The app named, or one without tasks that only looks at the database."""
+    """Return the app of that name, or one without tasks that only knows the database."""
     from holdfast.app import Holdfast
 
     if app is None:
         return Holdfast(url)
     found = load_app(app)
     if url is not None:
-        found.url = url
+        found.runtime.url = url
     return found
 
 
 @asynccontextmanager
 async def retry_until_available(app: Holdfast) -> AsyncIterator[None]:
-    """Inside the block the app is open: for processes that are to run for long."""
-    await wait_out(app, app.engine)
-    async with app:
+    """Open *app* as soon as its database can be reached, for processes that run for long."""
+    await wait_out(app, app.__aenter__)
+    try:
         yield
+    finally:
+        await app.close()
+
+
+def run_until_stopped(name: str, work: Callable[[Holdfast], Awaitable[object]]) -> int:
+    """Call *work* with the app named *name*, which a signal ends, and return the exit code. A second signal stops at once."""
+    from holdfast import logging as logs
+    from holdfast.cli.supervisor import die_with_parent
+    from holdfast.signals import with_deadline
+
+    die_with_parent()
+    app = load_app(name)
+    logs.configure(keep=True)
+
+    async def run() -> None:
+        async with retry_until_available(app):
+            await work(app)
+
+    with with_deadline():
+        asyncio.run(run())
+    return OK
 
 
 async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
-    """Do it, as soon as the database can be reached: it may be started beside us, and be slower. A word when we begin to
-    wait and when that is over; after `wait_for_store` we give up."""
-    from holdfast.logs import Log
+    """Call *verb* as soon as the database can be reached, and return its answer.
 
-    log, patience = Log("holdfast.cli"), app.settings.wait_for_store.total_seconds()
+    The database may have been started at the same time, and be slower. Waiting is logged when it begins and when it ends.
+    Raises `StoreUnavailable` after `wait_for_store`.
+    """
+    from holdfast.logging import Log
+
+    log, patience = Log("holdfast.cli"), app.runtime.settings.wait_for_store.total_seconds()
     until, pause, waited = time.monotonic() + patience, FIRST_PAUSE, False
     while True:
         try:
@@ -153,7 +177,7 @@ async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
                 log.warning(
                     "store.unavailable",
                     reason=str(error),
-                    hint=f"waits for {format_duration(app.settings.wait_for_store)}",
+                    hint=f"waits for {format_duration(app.runtime.settings.wait_for_store)}",
                 )
             waited = True
             await asyncio.sleep(pause)
@@ -165,12 +189,12 @@ async def wait_out(app: Holdfast, verb: Callable[[], Awaitable[T]]) -> T:
 
 
 def ask(app: str | None, url: str | None, verb: Callable[[Holdfast], Awaitable[T]]) -> T:
-    """Open the database, which must be there already, do one thing, close it."""
-    from holdfast import logs
+    """Open the database, which must exist already, call *verb* with the app, and close it. Return what *verb* returns."""
+    from holdfast import logging as logs
 
     chosen = chosen_app(app, url)
-    logs.configure(quiet=True)  # on stderr: what is printed for programs stays clean
-    _must_exist(chosen.url)
+    logs.configure(quiet=True)  # to stderr, so that stdout holds only the output
+    _must_exist(chosen.runtime.url)
 
     async def opened() -> T:
         async with chosen:
@@ -180,7 +204,7 @@ def ask(app: str | None, url: str | None, verb: Callable[[Holdfast], Awaitable[T
 
 
 def _must_exist(url: str) -> None:
-    """Looking must not create: a file made by a mistyped name would answer "no jobs"."""
+    """Raise `StoreUnavailable` if a SQLite file does not exist. Opening would create it, and a mistyped name would show "no jobs"."""
     path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
     if url.startswith("sqlite:///") and path and not Path(path).exists():
         raise StoreUnavailable(

@@ -1,4 +1,4 @@
-"""`holdfast bench`: measure this store on this machine, and leave nothing behind.
+"""`holdfast bench`: measure this store on this machine.
 
 Without `--url` it works on a temporary SQLite file. With it, it uses a queue of its own, and removes
 its jobs at the end; their events stay in the log until retention removes them.
@@ -24,7 +24,7 @@ from holdfast.cli.views import print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.engine.tasks import Task
+    from holdfast.tasks.task import Task
 
 bench = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -45,12 +45,14 @@ class Measure:
 @bench.command()
 def measure(
     url: UrlOption = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=10, max=10_000_000, help="How many.")] = 2000,
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Of the worker.")] = 10,
+    jobs: Annotated[int, typer.Option("--jobs", min=10, max=10_000_000, help="The number of jobs.")] = 2000,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", min=1, help="How many the worker runs at once.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Measure enqueueing, one at a time and in bulk, and running empty jobs."""
-    from holdfast import logs
+    from holdfast import logging as logs
 
     logs.configure(quiet=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
@@ -79,7 +81,8 @@ def _ms(value: float | None) -> str | None:
 
 async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure], dict[str, Any]]:
     from holdfast.app import Holdfast
-    from holdfast.engine.tasks import Policy, Task
+    from holdfast.health.diagnostics import Diagnostics
+    from holdfast.tasks.task import Policy, Task
 
     name = f"bench-{secrets.token_hex(4)}"
     app = Holdfast(url, concurrency=concurrency)
@@ -91,7 +94,7 @@ async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure]
         if ended >= total:
             all_ended.set()
 
-    task = app.tasks[TASK] = Task(nothing, TASK, Policy(queue=name, store_result=False), app)
+    task = app.tasks[TASK] = Task(nothing, TASK, Policy(queue=name, store_result=False), app.runtime)
     async with app:
         try:
             found = [await _one_by_one(task, max(10, jobs // 10)), await _in_bulk(task, jobs)]
@@ -104,10 +107,10 @@ async def _measure(url: str, jobs: int, concurrency: int) -> tuple[list[Measure]
                     await asyncio.wait([waiting, working], timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
                     progress(ended)
             for running in (waiting, working):
-                running.cancel()  # what ran is settled before the worker returns
+                running.cancel()  # the worker settles its jobs before it returns
             await _cancelled(waiting, working)
             found.append(_taken("run", total, time.perf_counter() - began))
-            return found, await (await app.engine()).store.health()
+            return found, await Diagnostics(app.runtime).store_facts()
         finally:
             await _clean_up(app, name)
 
@@ -147,8 +150,8 @@ def _taken(
 
 async def _clean_up(app: Holdfast, name: str) -> None:
     while (
-        page := await app.jobs(queue=name, internal=True, state=["queued", "processing"], limit=BULK)
+        page := await app.jobs.list(queue=name, internal=True, state=["queued", "processing"], limit=BULK)
     ).rows:
         for row in page.rows:
-            await app.cancel(row.id, by="bench")
-    await app.purge(jobs=timedelta(), task=TASK)
+            await app.jobs.cancel(row.id, by="bench")
+    await app.operations.purge(jobs=timedelta(), task=TASK)

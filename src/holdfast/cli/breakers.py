@@ -1,4 +1,4 @@
-"""`holdfast breakers`: the dependencies as all workers see them; open or close a breaker by hand."""
+"""`holdfast breakers`: list the dependencies as all workers see them; open, close and try their breakers."""
 
 from __future__ import annotations
 
@@ -6,56 +6,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption, current_user
+from holdfast.cli.command import Cli, command, list_by_default
+from holdfast.cli.options import PLAIN, current_user
 from holdfast.cli.pauses import ByOption, ForOption, ReasonOption
-from holdfast.cli.views import print_json, say
+from holdfast.cli.times import ago
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
-    from holdfast.domain.breaker import Breaker
     from holdfast.engine.lane_store import DependencyState
+    from holdfast.resilience.breaker import Breaker
 
 breakers = typer.Typer(
-    help="The dependencies as all workers see them; open or close a breaker by hand.",
+    help="List dependencies; open, close and try their breakers.",
     **(PLAIN | {"no_args_is_help": False}),
 )
 
+HEAD = [
+    "dependency",
+    "state",
+    "since",
+    "next trial",
+    "votes",
+    "callers",
+    "limit",
+    "in flight",
+    "calls",
+    "failed",
+]
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Of the dependency, or of a shard of it: name#shard.")
+    str, typer.Argument(metavar="NAME", help="The dependency, or one shard of it: name#shard.")
 ]
 
 
-@breakers.callback(invoke_without_command=True)
-def overview(
-    context: typer.Context, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
-) -> None:
-    if context.invoked_subcommand is None:
-        list_(app, url, as_json)
-
-
-@breakers.command("list")
-def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """Every dependency that is called, or was when its breaker last changed."""
-    found = ask(app, url, lambda app: app.breakers())
-    if as_json:
-        print_json({"breakers": [_outlook_view(state_of_dependency) for state_of_dependency in found]})
-        return
-    from holdfast.cli.tables import show_table
-
-    show_table(
-        [
-            "dependency",
-            "state",
-            "since",
-            "next trial",
-            "votes",
-            "callers",
-            "limit",
-            "in flight",
-            "calls",
-            "failed",
-        ],
-        [
+@command(breakers, "list")
+def list_(cli: Cli) -> None:
+    """List dependencies and their breakers. These are the ones that jobs call, and those whose breaker has ever changed."""
+    found = cli.ask(lambda app: app.breakers.list())
+    cli.table(
+        {"breakers": [_outlook_view(one) for one in found]},
+        HEAD,
+        (
             (
                 o.dependency.label,
                 o.breaker.state,
@@ -69,23 +58,26 @@ def list_(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = Fa
                 f"{o.failures:,}",
             )
             for o in found
-        ],
+        ),
         empty="No dependency was called yet.",
     )
 
 
-def _outlook_view(state_of_dependency: DependencyState) -> dict[str, Any]:
+list_by_default(breakers, list_)
+
+
+def _outlook_view(state: DependencyState) -> dict[str, Any]:
     return {
-        "dependency": state_of_dependency.dependency.name,
-        "shard": state_of_dependency.dependency.shard,
-        **breaker_view(state_of_dependency.breaker),
-        "votes": state_of_dependency.votes,
-        "callers": state_of_dependency.callers,
-        "limit": state_of_dependency.limit,
-        "in_flight": state_of_dependency.in_flight,
-        "latency": state_of_dependency.latency,
-        "calls": state_of_dependency.calls,
-        "failures": state_of_dependency.failures,
+        "dependency": state.dependency.name,
+        "shard": state.dependency.shard,
+        **breaker_view(state.breaker),
+        "votes": state.votes,
+        "callers": state.callers,
+        "limit": state.limit,
+        "in_flight": state.in_flight,
+        "latency": state.latency,
+        "calls": state.calls,
+        "failures": state.failures,
     }
 
 
@@ -100,43 +92,28 @@ def breaker_view(breaker: Breaker) -> dict[str, Any]:
     }
 
 
-@breakers.command("open")
+@command(breakers, "open")
 def open_(
-    name: NameArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    duration: ForOption = None,
-    reason: ReasonOption = "",
-    by: ByOption = None,
-    as_json: JsonOption = False,
+    name: NameArgument, cli: Cli, duration: ForOption = None, reason: ReasonOption = "", by: ByOption = None
 ) -> None:
-    """Hold back all calls to it, for a time or its cooldown; then trials begin."""
-    breaker = ask(
-        app,
-        url,
-        lambda app: app.open_breaker(name, duration=duration, reason=reason, by=by or current_user()),
+    """Hold all calls of a dependency for a time, by default its cooldown. Then trials begin."""
+    breaker = cli.ask(
+        lambda app: app.breakers.open(name, duration=duration, reason=reason, by=by or current_user())
     )
-    if as_json:
-        print_json({"dependency": name, **breaker_view(breaker)})
-        return
-    from holdfast.cli.tables import ago
-
     assert breaker.retry_at is not None
-    say(f"the breaker of {name} is open; trials begin {ago(breaker.retry_at)}")
+    shown = {"dependency": name, **breaker_view(breaker)}
+    cli.say(shown, f"the breaker of {name} is open; trials begin {ago(breaker.retry_at)}")
 
 
-@breakers.command()
-def close(
-    name: NameArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    reason: ReasonOption = "",
-    by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Let calls to it begin again, without trials."""
-    breaker = ask(app, url, lambda app: app.close_breaker(name, reason=reason, by=by or current_user()))
-    if as_json:
-        print_json({"dependency": name, **breaker_view(breaker)})
-    else:
-        say(f"the breaker of {name} is closed")
+@command(breakers)
+def close(name: NameArgument, cli: Cli, reason: ReasonOption = "", by: ByOption = None) -> None:
+    """Allow calls of a dependency again, without trials."""
+    breaker = cli.ask(lambda app: app.breakers.close(name, reason=reason, by=by or current_user()))
+    cli.say({"dependency": name, **breaker_view(breaker)}, f"the breaker of {name} is closed")
+
+
+@command(breakers, "try")
+def try_(name: NameArgument, cli: Cli, reason: ReasonOption = "", by: ByOption = None) -> None:
+    """Begin trials now: a few calls decide whether the others follow."""
+    breaker = cli.ask(lambda app: app.breakers.try_(name, reason=reason, by=by or current_user()))
+    cli.say({"dependency": name, **breaker_view(breaker)}, f"trials of {name} begin now")

@@ -1,43 +1,38 @@
-"""`holdfast dead`: look at dead letters; redrive and discard them."""
+"""`holdfast dead`: list, export, redrive and discard dead letters."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.apps import ask
+from holdfast.cli.command import Cli, command
 from holdfast.cli.exit_codes import NothingFound
-from holdfast.cli.filters import Where, filtered
-from holdfast.cli.options import (
-    PLAIN,
-    AfterOption,
-    AppOption,
-    JsonOption,
-    LimitOption,
-    UrlOption,
-    current_user,
-)
+from holdfast.cli.filters import Where
+from holdfast.cli.options import PLAIN, AfterOption, LimitOption, current_user
 from holdfast.cli.progress import progress_bar
-from holdfast.cli.views import print_json, view
+from holdfast.cli.views import print_line, view
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup
+    from holdfast.jobs.job import Attempt, DeadLetter
 
-dead = typer.Typer(help="Look at dead letters; redrive and discard them.", **PLAIN)
+dead = typer.Typer(help="List, export, redrive and discard dead letters.", **PLAIN)
 
 IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Ids of jobs.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All that there are.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Select all of them.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count them, change nothing.")]
 EVERY_GROUP = 1_000_000
+EXPORTED_AT_ONCE = 100
 
-by_filter = filtered("task", "queue", "code", "fingerprint", "owner", "internal")
+BY_GROUP = ("task", "queue", "code", "owner", "internal")
+BY_CAUSE = ("task", "queue", "code", "fingerprint", "owner", "internal")
 
 
-def _meant(where: Where, ids: list[str] | None, everything: bool) -> Where:
-    """A move over dead letters names them: by id, by filter, or all by saying so."""
+def _selected(where: Where, ids: list[str] | None, everything: bool) -> Where:
+    """Return the filter of a command that changes dead letters. Raises `UsageError` when it selects none."""
     if not where.keys() - {"internal"} and not ids and not everything:
         raise UsageError(
             "say which dead letters: ids, --task, --queue, --code, --fingerprint, --owner or --all"
@@ -45,165 +40,151 @@ def _meant(where: Where, ids: list[str] | None, everything: bool) -> Where:
     return {**where, "ids": ids} if ids else where
 
 
-async def _count(app: Holdfast, where: Where) -> int:
-    return sum(group.count for group in await app.dead_letter_groups(limit=EVERY_GROUP, **where))
+async def _count(app: Holdfast, where: Where, ids: list[str] | None) -> int:
+    """Return how many dead letters match. Raises `NothingFound` when *ids* are given and none does."""
+    matching = sum(group.count for group in await app.dead_letters.groups(limit=EVERY_GROUP, **where))
+    if ids and not matching:
+        raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
+    return matching
 
 
-@dead.command("list")
-@by_filter
-def list_(
-    *,
-    app: AppOption = None,
-    url: UrlOption = None,
-    where: Where,
-    limit: LimitOption = 50,
-    after: AfterOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Dead letters, oldest job first."""
-
-    async def look(app: Holdfast) -> list[DeadLetter]:
-        return await app.dead_letters(after=after, limit=limit + 1, **where)
-
-    found = ask(app, url, look)
+@command(dead, "list", filters=BY_CAUSE)
+def list_(cli: Cli, where: Where, limit: LimitOption = 50, after: AfterOption = None) -> None:
+    """List dead letters, oldest job first."""
+    found = cli.ask(lambda app: app.dead_letters.list(after=after, limit=limit + 1, **where))
     letters, following = found[:limit], found[limit - 1].id if len(found) > limit else None
-    if as_json:
-        print_json({"dead_letters": [view(letter) for letter in letters], "next": following})
-        return
-    from holdfast.cli.tables import show_table
-
-    show_table(
-        ["id", "task", "queue", "code", "attempts", "buried", "message"],
-        [(x.id, x.task, x.queue, x.code, x.attempts, x.at, x.detail or x.message) for x in letters],
+    cli.table(
+        {"dead_letters": [view(letter) for letter in letters], "next": following},
+        ["id", "task", "queue", "code", "attempts", "died", "message"],
+        ((x.id, x.task, x.queue, x.code, x.attempts, x.at, x.detail or x.message) for x in letters),
         empty="No dead letters.",
+        more=following,
     )
-    if following:
-        print(f"More: --after {following}")
 
 
-@dead.command()
-@filtered("task", "queue", "code", "owner", "internal")
-def groups(
-    *,
-    app: AppOption = None,
-    url: UrlOption = None,
-    where: Where,
-    limit: LimitOption = 50,
-    as_json: JsonOption = False,
-) -> None:
-    """Dead letters by cause, the most frequent first."""
-
-    async def look(app: Holdfast) -> list[DeadLetterGroup]:
-        return await app.dead_letter_groups(limit=limit, **where)
-
-    found = ask(app, url, look)
-    if as_json:
-        print_json({"groups": [view(group) for group in found]})
-        return
-    from holdfast.cli.tables import show_table
-
-    show_table(
+@command(dead, filters=BY_GROUP)
+def groups(cli: Cli, where: Where, limit: LimitOption = 50) -> None:
+    """List the causes of dead letters, most frequent first."""
+    found = cli.ask(lambda app: app.dead_letters.groups(limit=limit, **where))
+    cli.table(
+        {"groups": [view(group) for group in found]},
         ["fingerprint", "jobs", "task", "code", "first", "last", "message"],
-        [(g.fingerprint, f"{g.count:,}", g.task, g.code, g.first_at, g.last_at, g.message) for g in found],
+        ((g.fingerprint, f"{g.count:,}", g.task, g.code, g.first_at, g.last_at, g.message) for g in found),
         empty="No dead letters.",
     )
 
 
-@dead.command()
-def show(
-    job_id: Annotated[str, typer.Argument(metavar="ID")],
-    app: AppOption = None,
-    url: UrlOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """One dead letter, with the traceback of its last attempt."""
+@command(dead)
+def show(job_id: Annotated[str, typer.Argument(metavar="ID")], cli: Cli) -> None:
+    """Show one dead letter, with the traceback of its last attempt."""
 
     async def look(app: Holdfast) -> tuple[DeadLetter, list[Attempt]]:
-        found = await app.dead_letters(ids=[job_id])
+        found = await app.dead_letters.list(ids=[job_id])
         if not found:
             raise NothingFound(
-                f"no dead letter has the id {job_id}; `holdfast dead list` shows those there are"
+                f"no dead letter has the id {job_id}; `holdfast dead list` shows the existing ones"
             )
-        return found[0], (await app.attempts(job_id))[-1:]
+        return found[0], (await app.jobs.attempts(job_id))[-1:]
 
-    letter, last = ask(app, url, look)
-    if as_json:
-        print_json(view(letter) | {"traceback": last[0].traceback if last else None})
-        return
-    from holdfast.cli.jobs import show_tracebacks
-    from holdfast.cli.tables import show_facts
+    letter, last = cli.ask(look)
+    traceback = {"traceback": last[0].traceback if last else None}
+    cli.facts(view(letter) | (traceback if cli.as_json else {}))
+    if not cli.as_json:
+        from holdfast.cli.jobs import show_tracebacks
 
-    show_facts(view(letter))
-    show_tracebacks(last)
+        show_tracebacks(last)
 
 
-@dead.command()
-@by_filter
+@command(dead, filters=BY_CAUSE, has_json=False)
+def export(
+    *,
+    ids: IdsArgument = None,
+    cli: Cli,
+    where: Where,
+    tracebacks: Annotated[
+        bool, typer.Option("--tracebacks", help="Add the traceback of each job's last attempt.")
+    ] = False,
+) -> None:
+    """Print dead letters with their arguments as lines of JSON. Without a filter, print all of them."""
+    chosen = {**where, "ids": ids} if ids else where
+
+    async def export(app: Holdfast) -> None:
+        async for letter in _every(app, chosen):
+            shown = view(letter)
+            if tracebacks:
+                last = (await app.jobs.attempts(letter.id))[-1:]
+                shown["traceback"] = last[0].traceback if last else None
+            print_line(shown)
+
+    cli.ask(export)
+
+
+async def _every(app: Holdfast, where: Where) -> AsyncIterator[DeadLetter]:
+    after: str | None = None
+    while letters := await app.dead_letters.list(after=after, limit=EXPORTED_AT_ONCE, **where):
+        for letter in letters:
+            yield letter
+        after = letters[-1].id
+
+
+@command(dead, filters=BY_CAUSE)
 def redrive(
     *,
     ids: IdsArgument = None,
-    app: AppOption = None,
-    url: UrlOption = None,
+    cli: Cli,
     where: Where,
     everything: AllOption = False,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="At most this many a second.")
+        float | None, typer.Option("--rate", min=0.001, help="Redrive at most this many a second.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many.")] = None,
-    to_queue: Annotated[str | None, typer.Option("--to-queue", help="Into this queue instead.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Redrive at most this many.")] = None,
+    to_queue: Annotated[str | None, typer.Option("--to-queue", help="Redrive them into this queue.")] = None,
     dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Redrive dead letters."""
-    where = _meant(where, ids, everything)
+    """Queue the jobs of dead letters again."""
+    where = _selected(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:
-        matching = await _count(app, where)
-        if ids and not matching:
-            raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
+        matching = await _count(app, where, ids)
         chosen = matching if limit is None else min(matching, limit)
         if dry_run:
             return chosen, 0
         with progress_bar("redriving", chosen) as progress:
-            done = await app.redrive(
+            done = await app.dead_letters.redrive(
                 by=current_user(), to_queue=to_queue, rate=rate, limit=limit, progress=progress, **where
             )
         return chosen, done
 
-    chosen, done = ask(app, url, move)
-    if as_json:
-        print_json({"matching": chosen, "redriven": done, "dry_run": dry_run})
-    elif dry_run:
-        print(f"{chosen:,} would be redriven; nothing was changed")
-    else:
-        left = f"; {chosen - done:,} stay, a twin of theirs is queued or they moved" if done < chosen else ""
-        print(f"{done:,} redriven{left}")
+    chosen, done = cli.ask(move)
+    line = f"{done:,} redriven"
+    if dry_run:
+        line = f"{chosen:,} would be redriven; nothing was changed"
+    elif done < chosen:
+        line += f"; {chosen - done:,} were refused: a job with the same dedupe key is queued, or they have changed"
+    cli.say({"matching": chosen, "redriven": done, "dry_run": dry_run}, line)
 
 
-@dead.command()
-@by_filter
+@command(dead, filters=BY_CAUSE)
 def discard(
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the event.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; the event records it.")],
     ids: IdsArgument = None,
-    app: AppOption = None,
-    url: UrlOption = None,
+    cli: Cli,
     where: Where,
     everything: AllOption = False,
     dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Discard dead letters; their jobs stay failed."""
-    where = _meant(where, ids, everything)
+    """Delete dead letters; their jobs stay failed."""
+    where = _selected(where, ids, everything)
 
     async def move(app: Holdfast) -> tuple[int, int]:
-        matching = await _count(app, where)
-        if ids and not matching:
-            raise NothingFound(f"no dead letter has the id {', '.join(ids)}")
-        return matching, 0 if dry_run else await app.discard(reason=reason, by=current_user(), **where)
+        matching = await _count(app, where, ids)
+        return matching, 0 if dry_run else await app.dead_letters.discard(
+            reason=reason, by=current_user(), **where
+        )
 
-    matching, done = ask(app, url, move)
-    if as_json:
-        print_json({"matching": matching, "discarded": done, "dry_run": dry_run})
-    else:
-        print(f"{matching:,} would be discarded; nothing was changed" if dry_run else f"{done:,} discarded")
+    matching, done = cli.ask(move)
+    cli.say(
+        {"matching": matching, "discarded": done, "dry_run": dry_run},
+        f"{matching:,} would be discarded; nothing was changed" if dry_run else f"{done:,} discarded",
+    )

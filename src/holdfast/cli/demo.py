@@ -1,4 +1,4 @@
-"""`holdfast demo`: what becomes of three jobs, in a temporary database, in a few seconds."""
+"""`holdfast demo`: show what happens to three jobs, in a temporary database, in a few seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.cli.options import PLAIN, JsonOption
 from holdfast.cli.views import job_view, print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
-    from holdfast.domain.job import JobRow
+    from holdfast.jobs.job import JobRow
 
 demo = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
 
 @demo.command()
 def show(as_json: JsonOption = False) -> None:
-    """Run one job that works, one that fails at first, and one that needs a person. Nothing is left behind."""
-    from holdfast import logs
+    """Run one job that works, one that fails at first, and one that needs a person. The database is removed at the end."""
+    from holdfast import logging as logs
 
     logs.configure(quiet=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
@@ -64,7 +64,7 @@ async def _play(url: str) -> tuple[list[JobRow], list[JobRow]]:
         return "done"
 
     async def rows() -> list[JobRow]:
-        return [await app.job(job.id) for job in jobs]
+        return [await app.jobs.get(job.id) for job in jobs]
 
     async with app:
         jobs: list[Any] = [
@@ -74,7 +74,7 @@ async def _play(url: str) -> tuple[list[JobRow], list[JobRow]]:
         ]
         await app.run_worker(until_idle=True)
         before, mended = await rows(), True
-        await app.redrive(jobs[2].id, by="demo")
+        await app.dead_letters.redrive(ids=jobs[2].id, by="demo")
         await app.run_worker(until_idle=True)
         return before, await rows()
 

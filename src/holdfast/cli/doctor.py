@@ -1,4 +1,4 @@
-"""`holdfast doctor`: check the database and say what is wrong and what to do."""
+"""`holdfast doctor`: check the database, and report each problem with its remedy."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.apps import ask
+from holdfast.cli.command import Cli, command
 from holdfast.cli.exit_codes import OK, PROBLEMS
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.options import PLAIN
 from holdfast.cli.views import print_json
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Expired, Lane, StuckJob, WorkerRow
-    from holdfast.domain.lanes import Held
     from holdfast.engine.lane_store import DependencyState
+    from holdfast.health.judgement import Check
+    from holdfast.jobs.job import Expired, Lane, StuckJob, WorkerRow
+    from holdfast.jobs.lanes import Held
 
 doctor = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -31,30 +32,33 @@ class Finding:
     text: str
 
 
-@doctor.command()
-def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False) -> int:
-    """Check the database: 0 when all is well, 1 when problems were found. With --app its tasks are compared, too."""
+@command(doctor)
+def examine(cli: Cli) -> int:
+    """Check the database, and with --app also the app's tasks. The exit code is 1 if there are problems."""
 
     async def look(known: Holdfast) -> tuple[list[Finding], dict[str, Any], dict[str, int]]:
-        engine = await known.engine()
-        store = engine.store
-        health, depths, workers = await store.health(), await store.depths(), await store.workers()
+        from holdfast.health.diagnostics import Diagnostics
+
+        diagnostics = Diagnostics(known.runtime)
+        health, depths = await diagnostics.store_facts(), await diagnostics.depths()
+        workers = await known.queues.workers()
         findings = [
             *store_findings(health),
-            *invariant_findings(await store.violations()),
-            *lease_findings(await store.expired(STUCK_SHOWN)),
-            *stuck_findings(await known.stuck(limit=STUCK_SHOWN)),
-            *lane_findings(depths, set(known.tasks) if app else None),
+            *invariant_findings(await diagnostics.violations()),
+            *lease_findings(await diagnostics.expired(STUCK_SHOWN)),
+            *stuck_findings(await known.jobs.stuck(limit=STUCK_SHOWN)),
+            *lane_findings(depths, set(known.tasks) if cli.app else None),
             *worker_findings(depths, workers),
             *waiting_findings(workers),
-            *pause_findings(await store.holds()),
-            *breaker_findings(await store.dependency_states()),
+            *pause_findings(await known.queues.holds()),
+            *breaker_findings(await known.breakers.list()),
+            *extension_findings(await known.runtime.extensions.health()),
         ]
-        return findings, health, await known.counts()
+        return findings, health, await known.jobs.counts()
 
-    findings, health, counts = ask(app, url, look)
+    findings, health, counts = cli.ask(look)
     sick = any(finding.level == "problem" for finding in findings)
-    if as_json:
+    if cli.as_json:
         print_json(
             {"ok": not sick, "findings": [asdict(f) for f in findings], "store": health, "counts": counts}
         )
@@ -67,6 +71,11 @@ def examine(app: AppOption = None, url: UrlOption = None, as_json: JsonOption = 
         heading("Jobs")
         show_facts({state: f"{count:,}" for state, count in counts.items()})
     return PROBLEMS if sick else OK
+
+
+def extension_findings(checks: list[Check]) -> list[Finding]:
+    levels = {"pass": "ok", "warn": "warning", "fail": "problem"}
+    return [Finding(check.name, levels[check.level], check.text) for check in checks]
 
 
 def store_findings(health: dict[str, Any]) -> list[Finding]:
@@ -119,13 +128,13 @@ def lease_findings(stuck: list[Expired]) -> list[Finding]:
         Finding(
             "leases",
             "problem",
-            f"{many} jobs whose worker was lost wait to be reclaimed ({shown}…): no worker with duties is running",
+            f"{many} jobs whose worker was lost wait to be reclaimed ({shown}…): no process runs maintenance",
         )
     ]
 
 
 def stuck_findings(stuck: list[StuckJob]) -> list[Finding]:
-    """Without --app nothing is known of the tasks, so nothing is stuck."""
+    """Return findings about stuck attempts. Only the tasks of an app say when an attempt is stuck."""
     if not stuck:
         return []
     shown = ", ".join(one.id for one in stuck[:3])
@@ -177,8 +186,10 @@ def worker_findings(lanes: dict[Lane, int], workers: list[WorkerRow]) -> list[Fi
 
 
 def waiting_findings(workers: list[WorkerRow]) -> list[Finding]:
-    """Workers that can run nothing, because every handler waits for a job that is queued."""
-    level = "problem" if all(worker.waiting for worker in workers) else "warning"  # else another may help
+    """Return findings about workers whose slots are all taken by handlers that wait for queued jobs."""
+    level = (
+        "problem" if all(worker.waiting for worker in workers) else "warning"
+    )  # otherwise another worker may serve them
     return [
         Finding(
             "waiting",
@@ -205,7 +216,7 @@ def pause_findings(holds: list[Held]) -> list[Finding]:
 
 
 def _until(held: Held) -> str:
-    return "until somebody resumes it" if held.until is None else f"until {held.until:%Y-%m-%d %H:%M:%S} UTC"
+    return "until it is resumed" if held.until is None else f"until {held.until:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def breaker_findings(dependency_states: list[DependencyState]) -> list[Finding]:
@@ -213,9 +224,9 @@ def breaker_findings(dependency_states: list[DependencyState]) -> list[Finding]:
         Finding(
             "breakers",
             "warning",
-            f"the breaker of {state_of_dependency.dependency.label} is {state_of_dependency.breaker.state}: jobs that call it wait;"
+            f"the breaker of {state.dependency.label} is {state.breaker.state}: jobs that call it wait;"
             " `holdfast breakers` says since when, and when it is tried again",
         )
-        for state_of_dependency in dependency_states
-        if state_of_dependency.breaker.state != "closed"
+        for state in dependency_states
+        if state.breaker.state != "closed"
     ] or [Finding("breakers", "ok", f"{len(dependency_states)} dependencies, none is stopped")]

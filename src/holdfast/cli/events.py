@@ -1,4 +1,4 @@
-"""`holdfast events`: print what happened, or follow it."""
+"""`holdfast events`: print events, and follow new ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.command import Cli, command
+from holdfast.cli.options import PLAIN
 from holdfast.cli.views import encode, view
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Event
+    from holdfast.jobs.job import Event
 
 events = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -21,33 +21,34 @@ AT_ONCE = 1000
 LOOK_EVERY = 0.25
 
 
-@events.command()
+@command(events)
 def print_events(
-    app: AppOption = None,
-    url: UrlOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
+    cli: Cli,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Then print new events as they happen.")
+    ] = False,
     after: Annotated[
         int | None,
         typer.Option(
-            "--after", min=0, help="From behind this event. Default: all; with --follow what is new."
+            "--after",
+            min=0,
+            help="Begin after this event. Default: the first event; with --follow the newest.",
         ),
     ] = None,
-    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Of this job.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most this many.")] = None,
-    as_json: JsonOption = False,
+    job: Annotated[str | None, typer.Option("--job", metavar="ID", help="Only events of this job.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Print at most this many.")] = None,
 ) -> None:
-    """What happened, oldest first; with --json one object a line."""
+    """Print events, oldest first; with --json one object a line."""
 
     async def tell(app: Holdfast) -> None:
         if job is not None:
-            await app.job(job)  # `UnknownJob`: a mistyped id must not look like a quiet job
-        engine = await app.engine()
-        last = after if after is not None else await engine.store.newest_event() if follow else 0
+            await app.jobs.get(job)  # `UnknownJob`: a mistyped id must not look like a quiet job
+        last = after if after is not None else await app.events.newest() if follow else 0
         left = limit
         while left is None or left > 0:
-            page = await app.events(after=last, limit=min(AT_ONCE, left or AT_ONCE), job_id=job)
+            page = await app.events.list(after=last, limit=min(AT_ONCE, left or AT_ONCE), job_id=job)
             for event in page:
-                sys.stdout.write(_line(event, as_json))
+                sys.stdout.write(_line(event, cli.as_json))
             sys.stdout.flush()
             if page:
                 last = page[-1].id
@@ -55,9 +56,9 @@ def print_events(
             elif not follow:
                 return
             else:
-                await engine.clock.sleep(LOOK_EVERY)
+                await app.runtime.clock.sleep(LOOK_EVERY)
 
-    ask(app, url, tell)
+    cli.ask(tell)
 
 
 def _line(event: Event, as_json: bool) -> str:

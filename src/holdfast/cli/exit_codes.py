@@ -1,4 +1,4 @@
-"""What goes wrong becomes one line on stderr and an exit code. This is the one table of both."""
+"""The exit codes of commands, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -9,24 +9,19 @@ from holdfast.errors import (
     HoldfastError,
     JobFailed,
     LeaseLost,
+    NotFound,
     StoreError,
-    UnknownAccount,
-    UnknownJob,
-    UnknownKey,
-    UnknownMessage,
-    UnknownOperation,
-    UnknownWebhook,
     UsageError,
 )
 
 OK, PROBLEMS, USAGE, CONFLICT, NOT_FOUND, DATABASE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
-#: code → what it means; `docs/reference/cli.md` says the same, and a test compares them.
+#: The meaning of each code. A test compares it with `docs/reference/cli.md`.
 EXIT_CODES: dict[int, str] = {
     OK: "done",
     PROBLEMS: "`doctor` found problems, or a job did not get done",
     USAGE: "the command was not understood: unknown option, app, task or value",
-    CONFLICT: "the job is not in a state that allows this, or somebody else was first",
+    CONFLICT: "the job is not in a state that allows this, or another caller was first",
     NOT_FOUND: "no job, dead letter, key, message or operation has this id",
     DATABASE: "the database is missing, unreachable, read-only, full or of another version",
     INTERRUPTED: "interrupted from the keyboard",
@@ -38,7 +33,7 @@ class NothingFound(HoldfastError):
 
 
 class ImportFailed(UsageError):
-    """The user's own code raised while it was imported; *traceback* says where, unless the message says enough."""
+    """The user's own code raised while it was imported. *traceback* is empty if the message says enough."""
 
     def __init__(self, message: str, traceback: str) -> None:
         super().__init__(message)
@@ -48,12 +43,7 @@ class ImportFailed(UsageError):
 #: The first that fits decides.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NothingFound, NOT_FOUND),
-    (UnknownAccount, NOT_FOUND),
-    (UnknownJob, NOT_FOUND),
-    (UnknownKey, NOT_FOUND),
-    (UnknownMessage, NOT_FOUND),
-    (UnknownOperation, NOT_FOUND),
-    (UnknownWebhook, NOT_FOUND),
+    (NotFound, NOT_FOUND),
     (UsageError, USAGE),
     (Conflict, CONFLICT),
     (LeaseLost, CONFLICT),
@@ -69,7 +59,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def report_error(error: BaseException) -> int:
-    """Print it in one line, without secrets, and below it where the user's own code failed. Return the exit code."""
+    """Print an error in one line, and below it where the user's own code failed. Return the exit code."""
     line = " ".join(str(error).split())
     if line:
         print_error(f"holdfast: {line}")
@@ -79,8 +69,7 @@ def report_error(error: BaseException) -> int:
 
 
 def print_error(text: str) -> None:
-    """Print the lines of *text* on stderr, without secrets and without anything that a terminal would obey: arguments and
-    the words of others stand in it."""
+    """Print *text* on stderr, without secrets. Control characters are escaped, because it may repeat arguments and foreign text."""
     from holdfast.printable import printable_lines
     from holdfast.redaction import redact_text
 

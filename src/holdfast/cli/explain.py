@@ -1,4 +1,4 @@
-"""`holdfast explain`: why a job is not running, and when it is expected to."""
+"""`holdfast explain`: explain why a job is not running, and when it is expected to run."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AppOption, JsonOption, UrlOption
+from holdfast.cli.command import Cli, command
+from holdfast.cli.options import PLAIN
 from holdfast.cli.views import print_json
 
 explain = typer.Typer(**PLAIN)
 
 
-@explain.command()
-def explain_job(
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
-    app: AppOption = None,
-    url: UrlOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Why a job is not running, in one sentence. With --app its limits, windows and gates are known, too."""
-    found = ask(app, url, lambda app: app.explain(job_id))
-    if as_json:
+@command(explain)
+def explain_job(job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")], cli: Cli) -> None:
+    """Explain in one sentence why a job is not running. With --app this includes limits, windows and gates."""
+    found = cli.ask(lambda app: app.jobs.explain(job_id))
+    if cli.as_json:
         print_json(
             {
                 "sentence": found.sentence,

@@ -1,17 +1,20 @@
-"""Which jobs, which dead letters: the options to choose them by, spelled once."""
+"""The options that select jobs and dead letters, spelled once for all commands."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import words
+from holdfast.cli.options import text_option, words
+from holdfast.errors import UsageError
+from holdfast.values.pairs import read_pairs
 
-#: What was chosen, by the names that `app.jobs` and `app.dead_letters` know; only what was given.
+if TYPE_CHECKING:  # help must not wait for the engine to be imported
+    from holdfast.app import Holdfast
+    from holdfast.jobs.job import JobRow
+
+#: The filters that were given, by the names that `app.jobs` and `app.dead_letters` use.
 Where = dict[str, Any]
 
 
@@ -19,50 +22,56 @@ def _some(name: str, text: str) -> Any:
     return Annotated[list[str] | None, typer.Option(f"--{name}", help=f"{text}; may be repeated.")]
 
 
-def _one(name: str, text: str) -> Any:
-    return Annotated[str | None, typer.Option(f"--{name}", help=text)]
-
-
-_OPTIONS: dict[str, Any] = {
-    "state": _some("state", "queued, processing, complete, failed or cancelled"),
-    "task": _some("task", "Of this task"),
-    "queue": _some("queue", "In this queue"),
-    "code": _some("code", "That failed with this code"),
-    "fingerprint": _one("fingerprint", "Of this cause; see `groups`."),
-    "owner": _one("owner", "Of this owner."),
-    "tag": _one("tag", "With this tag."),
-    "key": _one("key", "With this key."),
-    "error_code": _one("error-code", "Failed with this code."),
-    "created_after": _one("created-after", "Created at this moment or later, e.g. 2026-02-03T14:00."),
-    "internal": Annotated[bool, typer.Option("--internal", help="With the engine's own jobs.")],
-    "created_before": _one("created-before", "Created before this moment."),
+#: The options by their names.
+FILTERS: dict[str, Any] = {
+    "state": _some("state", "Only queued, processing, complete, failed or cancelled"),
+    "task": _some("task", "Only this task"),
+    "queue": _some("queue", "Only this queue"),
+    "code": _some("code", "Only failures with this code"),
+    "fingerprint": text_option("fingerprint", "Only this cause; `dead groups` lists causes."),
+    "owner": text_option("owner", "Only jobs of this owner."),
+    "tag": text_option("tag", "Only jobs with this tag."),
+    "key": text_option("key", "Only jobs with this key."),
+    "error_code": text_option("error-code", "Only failures with this code."),
+    "created_after": text_option(
+        "created-after", "Only jobs created at this time or later, e.g. 2026-02-03T14:00."
+    ),
+    "created_before": text_option("created-before", "Only jobs created before this time."),
+    "arg": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            metavar="NAME=VALUE",
+            help="Only calls with this argument, e.g. order=1001; may be repeated.",
+        ),
+    ],
+    "internal": Annotated[bool, typer.Option("--internal", help="Include the engine's own jobs.")],
 }
 
 
-def filtered(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these options in the place of its parameter *where*."""
+def read_filters(given: dict[str, Any]) -> Where:
+    """Return the values of the options in *given* as filters, without those that are left out."""
+    where = dict(_filter(name, value) for name, value in given.items())
+    return {name: value for name, value in where.items() if value}
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def run(**given: Any) -> Any:
-            chosen = {name: given.pop(name) for name in names}
-            where = {
-                name: words(value) if isinstance(value, list) else value for name, value in chosen.items()
-            }
-            return command(where={name: value for name, value in where.items() if value}, **given)
 
-        own = inspect.signature(command, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in own.parameters.values():
-            if parameter.name != "where":
-                parameters.append(parameter)
-                continue
-            for name in names:
-                added = parameter.replace(
-                    name=name, annotation=_OPTIONS[name], default=False if name == "internal" else None
-                )
-                parameters.append(added)
-        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return run
+def _filter(name: str, value: Any) -> tuple[str, Any]:
+    """Return the filter that an option says. Raise `UsageError` for an empty value: as no filter it would select everything."""
+    if name == "arg":
+        return "args", read_pairs(value or [])
+    chosen = words(value) if isinstance(value, list) else value
+    if value is not None and value is not False and not chosen:
+        raise UsageError(f"--{name.replace('_', '-')} is empty; write a value, or leave it out")
+    return name, chosen
 
-    return decorate
+
+async def find_jobs(
+    app: Holdfast, after: str | None, limit: int, where: Where
+) -> tuple[list[JobRow], str | None]:
+    """Return the next *limit* jobs that match and the cursor behind them, however many pages of the app that takes."""
+    rows: list[JobRow] = []
+    while True:
+        page = await app.jobs.list(after=after, limit=limit - len(rows), **where)
+        rows, after = rows + page.rows, page.next
+        if after is None or len(rows) == limit:
+            return rows, after

@@ -1,4 +1,4 @@
-"""`holdfast jobs`: look at jobs; retry and cancel them; reclaim those that are stuck."""
+"""`holdfast jobs`: list, show, retry and cancel jobs."""
 
 from __future__ import annotations
 
@@ -8,51 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.apps import ask
-from holdfast.cli.filters import Where, filtered
-from holdfast.cli.options import (
-    PLAIN,
-    AfterOption,
-    AppOption,
-    JsonOption,
-    LimitOption,
-    UrlOption,
-    current_user,
-)
+from holdfast.cli.arguments import read_arguments
+from holdfast.cli.bulk import AllOption, DryRunOption, RateOption, begin, selects_many
+from holdfast.cli.command import Cli, command
+from holdfast.cli.filters import FILTERS, Where, find_jobs
+from holdfast.cli.options import PLAIN, AfterOption, LimitOption, current_user
 from holdfast.cli.stuck import reclaim, stuck
-from holdfast.cli.views import attempt_view, job_view, print_json, say, view
+from holdfast.cli.times import ago, span
+from holdfast.cli.views import attempt_view, job_view, print_json, view
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Attempt, Event, JobRow
+    from holdfast.jobs.job import Attempt, Event, JobRow
 
-jobs = typer.Typer(help="Look at jobs; retry and cancel them; reclaim those that are stuck.", **PLAIN)
-jobs.command()(stuck)
-jobs.command("reclaim")(reclaim)
+jobs = typer.Typer(help="List, retry and cancel jobs.", **PLAIN)
 
 EVENTS_AT_ONCE = 1000
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
-IdsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")]
-
-
-def read_arguments(text: str) -> dict[str, Any]:
-    import json
-
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"--args is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UsageError('--args is an object of all arguments by name, e.g. {"file": "a.pdf"}')
-    return found
+IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Ids of jobs.")]
+#: The filters of a job list, and of the commands that change all jobs that match.
+OF_JOBS = [name for name in FILTERS if name not in ("code", "fingerprint")]
 
 
 async def events_of(app: Holdfast, job_id: str) -> list[Event]:
     found: list[Event] = []
     after = 0
-    while page := await app.events(after=after, limit=EVENTS_AT_ONCE, job_id=job_id):
+    while page := await app.events.list(after=after, limit=EVENTS_AT_ONCE, job_id=job_id):
         found += page
         after = page[-1].id
         if len(page) < EVENTS_AT_ONCE:
@@ -60,85 +43,57 @@ async def events_of(app: Holdfast, job_id: str) -> list[Event]:
     return found
 
 
-@jobs.command("list")
-@filtered(
-    "state",
-    "task",
-    "queue",
-    "owner",
-    "tag",
-    "key",
-    "error_code",
-    "created_after",
-    "created_before",
-    "internal",
-)
+@command(jobs, "list", filters=OF_JOBS)
 def list_(
-    *,
-    app: AppOption = None,
-    url: UrlOption = None,
+    cli: Cli,
     where: Where,
     limit: LimitOption = 50,
     after: AfterOption = None,
-    events: Annotated[bool, typer.Option("--events", help="With each job's events (in JSON).")] = False,
-    as_json: JsonOption = False,
+    events: Annotated[bool, typer.Option("--events", help="Add each job's events (in JSON).")] = False,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
 
     async def look(app: Holdfast) -> tuple[list[tuple[JobRow, list[Event] | None]], str | None]:
-        found, following = await _found(app, after, limit, where)
+        found, following = await find_jobs(app, after, limit, where)
         return [(row, await events_of(app, row.id) if events else None) for row in found], following
 
-    rows, following = ask(app, url, look)
-    if as_json:
-        print_json({"jobs": [job_view(row, told) for row, told in rows], "next": following})
-        return
-    from holdfast.cli.tables import show_table
-
-    show_table(
+    rows, following = cli.ask(look)
+    cli.table(
+        {"jobs": [job_view(row, events_of_row) for row, events_of_row in rows], "next": following},
         ["id", "task", "queue", "state", "attempt", "queued", "what"],
-        [
+        (
             (r.id, r.task, r.queue, r.state, f"{r.attempt}/{r.max_attempts}", r.queued_at, _what(r))
             for r, _ in rows
-        ],
+        ),
         empty="No jobs.",
+        more=following,
     )
-    if following:
-        print(f"More: --after {following}")
-
-
-async def _found(
-    app: Holdfast, after: str | None, limit: int, where: Where
-) -> tuple[list[JobRow], str | None]:
-    """A whole page, however many have to be looked at for it."""
-    found: list[JobRow] = []
-    while True:
-        page = await app.jobs(after=after, limit=limit - len(found), **where)
-        found, after = found + page.rows, page.next
-        if after is None or len(found) == limit:
-            return found, after
 
 
 def _what(row: JobRow) -> str | None:
-    """The one thing worth knowing about a job at a glance."""
+    """Return the most important fact about a job for one cell of a table."""
     if row.error_code:
         return f"{row.error_code}: {row.error_message}"
     if row.leased_by:
-        return f"at {row.leased_by}"
+        progress = row.progress or {}
+        parts = [
+            f"{progress['percent']:g} %" if progress else "",
+            progress.get("message"),
+            f"at {row.leased_by}",
+        ]
+        return ", ".join(part for part in parts if part)
     if row.last_failure and row.finished_at is None:
         return f"was {row.last_failure.get('code')}, {_due(row.run_at)}"
     return _due(row.run_at) if row.finished_at is None and row.run_at > row.queued_at else None
 
 
 def _due(moment: datetime) -> str:
-    from holdfast.cli.tables import ago
-
-    told = ago(moment)
-    return f"next try {told}" if told.startswith("in ") else "due"
+    when = ago(moment)
+    return f"next attempt {when}" if when.startswith("in ") else "due"
 
 
 def show_tracebacks(attempts: Sequence[Attempt]) -> None:
-    """Where the attempts failed, each place once."""
+    """Print the tracebacks of attempts, each different one once."""
     from holdfast.cli.tables import heading, show_lines
 
     places: dict[str, list[str]] = {}
@@ -150,30 +105,28 @@ def show_tracebacks(attempts: Sequence[Attempt]) -> None:
         show_lines(traceback.splitlines(), empty="")
 
 
-@jobs.command()
+@command(jobs)
 def show(
     job_id: IdArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    logs: Annotated[bool, typer.Option("--logs", help="With what was logged in its attempts.")] = False,
-    as_json: JsonOption = False,
+    cli: Cli,
+    logs: Annotated[bool, typer.Option("--logs", help="Add what its attempts logged.")] = False,
 ) -> None:
-    """One job: its row, attempts, tracebacks, artifacts, events and late results."""
+    """Show one job. This prints its fields, attempts, tracebacks, artifacts, events and late results."""
 
     async def look(app: Holdfast) -> tuple[JobRow, list[Attempt], list[Event], list[Any], list[Any]]:
-        row = await app.job(job_id)
-        attempts, events = await app.attempts(job_id), await events_of(app, job_id)
-        return row, attempts, events, await app.late_results(job_id), await app.artifacts(job_id)
+        row = await app.jobs.get(job_id)
+        attempts, events = await app.jobs.attempts(job_id), await events_of(app, job_id)
+        return row, attempts, events, await app.jobs.late_results(job_id), await app.jobs.artifacts(job_id)
 
-    row, attempts, events, late, artifacts = ask(app, url, look)
-    if as_json:
+    row, attempts, events, late, artifacts = cli.ask(look)
+    if cli.as_json:
         shown = job_view(row, events)
         shown["attempts"] = [attempt_view(attempt) for attempt in attempts]
         shown["late_results"] = [view(result) for result in late]
         shown["artifacts"] = [view(artifact) for artifact in artifacts]
         print_json(shown)
         return
-    from holdfast.cli.tables import heading, show_facts, show_lines, show_table, span
+    from holdfast.cli.tables import heading, show_facts, show_lines, show_table
 
     show_facts(job_view(row))
     heading("Attempts")
@@ -219,71 +172,81 @@ def show(
         )
 
 
-@jobs.command()
+@command(jobs, filters=OF_JOBS)
 def retry(
-    ids: IdsArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
+    *,
+    ids: IdsArgument = None,
+    cli: Cli,
+    where: Where,
+    everything: AllOption = False,
+    rate: RateOption = None,
     from_step: Annotated[
-        str | None, typer.Option("--from-step", help="Forget this step and those after it.")
+        str | None, typer.Option("--from-step", help="Run this step and those after it again.")
     ] = None,
     args: Annotated[
         str | None,
         typer.Option(
             "--args",
             metavar="JSON",
-            help="Call it with these arguments instead, all of them by name; needs --app.",
+            help="Use these arguments instead: an object with all of them; needs --app.",
         ),
     ] = None,
-    as_json: JsonOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
-    """Run failed, cancelled, waiting or stuck jobs now, as they were called or with other arguments."""
+    """Run failed, cancelled, waiting or stuck jobs now. Name them by id, or by filters.
+
+    Without --state, the jobs that match are the failed ones.
+    """
     edited = None if args is None else read_arguments(args)
-
-    async def move(app: Holdfast) -> None:
-        for job_id in ids:
-            place = await app.retry(job_id, by=current_user(), from_step=from_step, args=edited)
-            if as_json:
-                print_json({"id": job_id, "state": "queued", "place": place})
-            else:
-                say(f"{job_id} is queued, number {place} in its line")
-
-    ask(app, url, move)
-
-
-@jobs.command()
-def cancel(
-    ids: IdsArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    reason: Annotated[str, typer.Option("--reason", help="Kept with the event.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Cancel queued or processing jobs."""
-
-    async def move(app: Holdfast) -> None:
-        for job_id in ids:
-            await app.cancel(job_id, by=current_user(), reason=reason)
-            if as_json:
-                print_json({"id": job_id, "state": "cancelled"})
-            else:
-                say(f"{job_id} is cancelled")
-
-    ask(app, url, move)
-
-
-@jobs.command()
-def counts(
-    app: AppOption = None,
-    url: UrlOption = None,
-    internal: Annotated[bool, typer.Option("--internal", help="With the engine's own jobs.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """How many jobs are in each state."""
-    found = ask(app, url, lambda app: app.counts(internal=internal))
-    if as_json:
-        print_json(found)
+    if selects_many(where, ids, everything, dry_run, rate):
+        if edited is not None or from_step is not None:
+            raise UsageError("--args and --from-step are for jobs named by their ids")
+        begin(cli, "retry", where, ids, rate=rate, dry_run=dry_run)
         return
-    from holdfast.cli.tables import show_table
 
-    show_table(["state", "jobs"], [(state, f"{count:,}") for state, count in found.items()], empty="No jobs.")
+    async def move(app: Holdfast) -> None:
+        for job_id in ids or ():
+            place = await app.jobs.retry(job_id, by=current_user(), from_step=from_step, args=edited)
+            shown = {"id": job_id, "state": "queued", "place": place}
+            cli.say(shown, f"{job_id} is queued at position {place}")
+
+    cli.ask(move)
+
+
+@command(jobs, filters=OF_JOBS)
+def cancel(
+    *,
+    ids: IdsArgument = None,
+    cli: Cli,
+    where: Where,
+    everything: AllOption = False,
+    rate: RateOption = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; the event records it.")] = "",
+    dry_run: DryRunOption = False,
+) -> None:
+    """Cancel queued or processing jobs. Name them by id, or by filters."""
+    if selects_many(where, ids, everything, dry_run, rate):
+        begin(cli, "cancel", where, ids, rate=rate, reason=reason, dry_run=dry_run)
+        return
+
+    async def move(app: Holdfast) -> None:
+        for job_id in ids or ():
+            await app.jobs.cancel(job_id, by=current_user(), reason=reason)
+            cli.say({"id": job_id, "state": "cancelled"}, f"{job_id} is cancelled")
+
+    cli.ask(move)
+
+
+@command(jobs)
+def counts(
+    cli: Cli,
+    internal: Annotated[bool, typer.Option("--internal", help="Include the engine's own jobs.")] = False,
+) -> None:
+    """Count the jobs in each state."""
+    found = cli.ask(lambda app: app.jobs.counts(internal=internal))
+    rows = ((state, f"{count:,}") for state, count in found.items())
+    cli.table(found, ["state", "jobs"], rows, empty="No jobs.")
+
+
+command(jobs, filters=("task", "owner"))(stuck)
+command(jobs, filters=("task", "owner"))(reclaim)

@@ -1,4 +1,4 @@
-"""Find a command by its name, run it, and turn whatever comes out into an exit code."""
+"""Find a command by its name, run it, and return its exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def call(name: str, args: list[str]) -> int:
         return INTERRUPTED
     except HoldfastError as error:
         return report_error(error)
-    except BaseExceptionGroup as group:  # what leaves a task group; several of ours are told as the first
+    except BaseExceptionGroup as group:  # from a task group; of several errors the first is reported
         ours, others = group.split(HoldfastError)
         if ours is None or others is not None:
             raise
@@ -40,7 +40,7 @@ def _find(name: str) -> Any:
     if name in COMMANDS:
         module, _, attribute = COMMANDS[name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
-    # Looking for those of others takes as long as most commands do until they begin.
+    # Searching the installed packages takes as long as most commands need to start, so it comes last.
     from difflib import get_close_matches
 
     from holdfast.cli.plugins import plugins
@@ -71,22 +71,24 @@ def _run_typer(command: typer.Typer, program: str, args: list[str]) -> int:
     except typer.Abort:
         return INTERRUPTED
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # the reader had enough: `holdfast events | head`
+        if isinstance(
+            stop.__context__, BrokenPipeError
+        ):  # the reader has ended, as in `holdfast events | head`
             return OK
         raise
     except Exception as error:
-        # The parser's own errors (typer's vendored click, or click itself) print themselves with the usage line.
+        # Errors of the parser (typer's copy of click, or click itself) print themselves with the usage line.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
-        said = StringIO()
-        error.show(file=said)
-        print_error(said.getvalue().rstrip())
+        usage = StringIO()
+        error.show(file=usage)
+        print_error(usage.getvalue().rstrip())
         return int(error.exit_code)
     return answer if isinstance(answer, int) else OK
 
 
 def complete(args: list[str]) -> int:
-    """Shell completion needs to see every command at once."""
+    """Print completions for the shell. Every command is imported for this."""
     from holdfast.cli.plugins import plugins
 
     whole = typer.Typer(rich_markup_mode=None, name="holdfast")

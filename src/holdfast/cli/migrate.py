@@ -1,4 +1,4 @@
-"""`holdfast migrate`: bring the database's schema up to date."""
+"""`holdfast migrate`: update the database schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the database's schema up to date. Twice in a row is harmless."""
+    """Update the database schema, and print the migrations that ran. Running it twice is harmless."""
     chosen = chosen_app(app, url)
 
     async def move() -> list[str]:

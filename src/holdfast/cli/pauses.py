@@ -1,4 +1,4 @@
-"""Pausing and resuming, for every command that does it; and a hold as people and programs see it."""
+"""Pause and resume scopes, and show holds, for several commands."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.apps import ask
+from holdfast.cli.command import Cli
 from holdfast.cli.options import current_user
-from holdfast.cli.views import print_json, say
+from holdfast.cli.times import ago
 from holdfast.errors import Conflict
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from datetime import datetime
 
     from holdfast.app import Holdfast
-    from holdfast.domain.lanes import Held
+    from holdfast.jobs.lanes import Held
 
 ForOption = Annotated[
-    str | None, typer.Option("--for", metavar="DURATION", help='It ends by itself after "10m", "1h30m".')
+    str | None, typer.Option("--for", metavar="DURATION", help='For how long, e.g. "10m", "1h30m".')
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; people who ask why a job waits are told.")]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who is on record for it. Default: you.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; `holdfast explain` repeats it.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", help="The name that the event records. Default: your user name.")
+]
 
 
 def held_view(held: Held | None) -> dict[str, Any] | None:
@@ -39,7 +41,7 @@ def held_view(held: Held | None) -> dict[str, Any] | None:
 
 
 def held_by(held: Held | None) -> str | None:
-    """In one cell of a table."""
+    """Return a hold as text for one cell of a table."""
     if held is None:
         return None
     ends = "until resumed" if held.until is None else f"for {_left(held.until)}"
@@ -48,40 +50,23 @@ def held_by(held: Held | None) -> str | None:
 
 
 def _left(until: datetime) -> str:
-    from holdfast.cli.tables import ago
-
     return ago(until).removeprefix("in ")
 
 
-def pause(
-    app: str | None,
-    url: str | None,
-    kind: str,
-    name: str,
-    *,
-    duration: str | None,
-    reason: str,
-    by: str | None,
-    as_json: bool,
-) -> None:
+def pause(cli: Cli, kind: str, name: str, *, duration: str | None, reason: str, by: str | None) -> None:
     async def hold(app: Holdfast) -> Held:
-        await app.pause(name, kind=kind, duration=duration, reason=reason, by=by or current_user())
-        for held in await app.holds():
+        await app.queues.pause(name, kind=kind, duration=duration, reason=reason, by=by or current_user())
+        for held in await app.queues.holds():
             if (held.scope.kind, held.scope.name, held.cause) == (kind, name, "pause"):
                 return held
         raise Conflict(f"{kind} {name} has been resumed again, or the pause was too short to be seen")
 
-    held = ask(app, url, hold)
-    if as_json:
-        print_json(held_view(held))
-    else:
-        ends = "until it is resumed" if held.until is None else f"for {_left(held.until)}"
-        say(f"{kind} {name} is paused {ends}; what runs goes on")
+    held = cli.ask(hold)
+    ends = "until it is resumed" if held.until is None else f"for {_left(held.until)}"
+    cli.say(held_view(held), f"{kind} {name} is paused {ends}; running jobs continue")
 
 
-def resume(app: str | None, url: str | None, kind: str, name: str, *, by: str | None, as_json: bool) -> None:
-    ended = ask(app, url, lambda app: app.resume(name, kind=kind, by=by or current_user()))
-    if as_json:
-        print_json({"kind": kind, "name": name, "resumed": ended})
-    else:
-        say(f"{kind} {name} goes on" if ended else f"{kind} {name} was not paused")
+def resume(cli: Cli, kind: str, name: str, *, by: str | None) -> None:
+    ended = cli.ask(lambda app: app.queues.resume(name, kind=kind, by=by or current_user()))
+    shown = {"kind": kind, "name": name, "resumed": ended}
+    cli.say(shown, f"{kind} {name} is resumed" if ended else f"{kind} {name} was not paused")

@@ -1,11 +1,13 @@
-"""Commands that others add: installed packages by entry points of the group `holdfast.commands`, and the project in whose
-folder we are by its pyproject.toml:
+"""Commands from other packages.
+
+Installed packages name them by entry points of the group `holdfast.commands`, and the project in the working directory in its
+pyproject.toml:
 
     [tool.holdfast.commands]
     reports = "systems.reports.__main__:main"
 
-Either names a `typer.Typer`, or a function that is given the arguments and answers the exit code.
-A command of Holdfast's own is never replaced.
+Each is a `typer.Typer`, or a function that takes the list of arguments and returns the exit code. Holdfast's own commands
+cannot be replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def plugins() -> dict[str, EntryPoint]:
 
 
 def plugin_names() -> dict[str, str]:
-    """Their names and packages; none of them is loaded."""
+    """Return the names of these commands and their packages. None of them is loaded."""
     return {name: entry.dist.name if entry.dist else entry.value for name, entry in plugins().items()}
 
 

@@ -1,4 +1,4 @@
-"""Progress bars for long work: on a terminal only, and on stderr, so that what is printed stays clean."""
+"""Progress bars for long commands, on stderr and only at a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Tell it how many are done."""
+    """Show a progress bar inside the block, which gets a function to report how many are done."""
     from holdfast.cli.tables import console
 
     screen = console(err=True)

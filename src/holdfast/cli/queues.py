@@ -1,85 +1,64 @@
-"""`holdfast queues`: how queues stand; pause and resume them, and whatever else can be paused."""
+"""`holdfast queues`: list queues; pause and resume queues and other scopes."""
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Annotated
 
 import typer
 
-from holdfast.cli.apps import ask
-from holdfast.cli.options import PLAIN, AfterOption, AppOption, JsonOption, LimitOption, UrlOption
+from holdfast.cli.command import Cli, command, list_by_default
+from holdfast.cli.options import PLAIN, AfterOption, LimitOption
 from holdfast.cli.pauses import ByOption, ForOption, ReasonOption, held_by, held_view
 from holdfast.cli.pauses import pause as pause_scope
 from holdfast.cli.pauses import resume as resume_scope
-from holdfast.cli.views import print_json, view
+from holdfast.cli.views import view
 
 queues = typer.Typer(
-    help="How queues stand; pause and resume them, and tasks, lanes, dependencies and duties.",
+    help="List queues; pause and resume queues, tasks, lanes, dependencies and maintenance.",
     **(PLAIN | {"no_args_is_help": False}),
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the queue, or of what --kind says.")]
-KindOption = Annotated[str, typer.Option("--kind", help="queue, task, lane, dependency, schedule or duty.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The queue, or the scope of another --kind.")
+]
+KindOption = Annotated[
+    str, typer.Option("--kind", help="queue, task, lane, dependency, schedule or maintenance.")
+]
 
 
-@queues.callback(invoke_without_command=True)
-def overview(
-    context: typer.Context, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
-) -> None:
-    if context.invoked_subcommand is None:
-        list_(app, url, as_json=as_json)
-
-
-@queues.command("list")
-def list_(
-    app: AppOption = None,
-    url: UrlOption = None,
-    limit: LimitOption = 100,
-    after: AfterOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Queues that were ever used, by name: what waits in each, who serves it, whether it is paused."""
-    found = ask(app, url, lambda app: app.queues(after=after, limit=limit + 1))
+@command(queues, "list")
+def list_(cli: Cli, limit: LimitOption = 100, after: AfterOption = None) -> None:
+    """List the queues that were ever used, by name. Each has what waits, which workers serve it, and whether it is paused."""
+    found = cli.ask(lambda app: app.queues.list(after=after, limit=limit + 1))
     shown, following = found[:limit], found[limit - 1].name if len(found) > limit else None
-    if as_json:
-        rows = [view(queue) | {"held": held_view(queue.held)} for queue in shown]
-        print_json({"queues": rows, "next": following})
-        return
-    from holdfast.cli.tables import show_table
-
-    show_table(
+    rows = [view(queue) | {"held": held_view(queue.held)} for queue in shown]
+    cli.table(
+        {"queues": rows, "next": following},
         ["queue", "waiting", "workers", "tasks", "held"],
-        [(q.name, f"{q.waiting:,}", q.workers, ", ".join(q.tasks), held_by(q.held)) for q in shown],
+        ((q.name, f"{q.waiting:,}", q.workers, ", ".join(q.tasks), held_by(q.held)) for q in shown),
         empty="No queue was used yet.",
+        more=following,
+        to_continue="list --after",
     )
-    if following:
-        print(f"More: list --after {quote(following)}")
 
 
-@queues.command()
+list_by_default(queues, list_)
+
+
+@command(queues)
 def pause(
     name: NameArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
+    cli: Cli,
     kind: KindOption = "queue",
     duration: ForOption = None,
     reason: ReasonOption = "",
     by: ByOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Start nothing more of it, until it is resumed or for a time. What runs goes on; no job is touched."""
-    pause_scope(app, url, kind, name, duration=duration, reason=reason, by=by, as_json=as_json)
+    """Start no more jobs of a queue or another scope for now. The pause lasts until it is ended, or for a time. Running jobs continue."""
+    pause_scope(cli, kind, name, duration=duration, reason=reason, by=by)
 
 
-@queues.command()
-def resume(
-    name: NameArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    kind: KindOption = "queue",
-    by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(queues)
+def resume(name: NameArgument, cli: Cli, kind: KindOption = "queue", by: ByOption = None) -> None:
     """End a pause."""
-    resume_scope(app, url, kind, name, by=by, as_json=as_json)
+    resume_scope(cli, kind, name, by=by)

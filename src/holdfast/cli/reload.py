@@ -1,4 +1,4 @@
-"""Notice that Python files below a folder have changed, by looking at their times: no dependency, no threads."""
+"""Detect changes of Python files below a folder by their times, without a dependency or threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SourceWatcher:
         self._next = time.monotonic() + every
 
     def changed(self) -> bool:
-        """Whether a file came, went or changed since the last time; looks at most once in *every* seconds."""
+        """Return whether a file was added, removed or changed since the last call. Reads at most once in *every* seconds."""
         if time.monotonic() < self._next:
             return False
         seen, self._seen = self._seen, self._look()
@@ -31,7 +31,7 @@ class SourceWatcher:
             try:
                 found[path] = os.stat(path).st_mtime_ns
             except OSError:
-                continue  # it went while we looked
+                continue  # deleted in between
         return found
 
 

@@ -1,4 +1,4 @@
-"""`holdfast serve`: the HTTP API of an app."""
+"""`holdfast serve`: serve the HTTP API of an app."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # help must not wait for the engine to be imported
 serve = typer.Typer(**PLAIN)
 
 HostOption = Annotated[
-    str, typer.Option("--host", help="Where to listen; anywhere but on loopback every caller needs a key.")
+    str, typer.Option("--host", help="The address to listen on. Beyond loopback every caller needs a key.")
 ]
-PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 picks a free one.")]
 NoAuthOption = Annotated[
-    bool, typer.Option("--no-auth", help="Let programs on this machine in without a key; loopback only.")
+    bool, typer.Option("--no-auth", help="Require no key from programs on this machine; loopback only.")
 ]
 RateOption = Annotated[
     str, typer.Option("--rate", help='How often one owner may call, e.g. "6000/min"; "none": no limit.')
@@ -40,8 +40,8 @@ def run_serve(
     no_auth: NoAuthOption = False,
     rate: RateOption = "6000/min",
 ) -> int:
-    """Answer the HTTP API until SIGTERM or SIGINT."""
-    from holdfast import logs
+    """Serve the HTTP API until SIGTERM or SIGINT."""
+    from holdfast import logging as logs
 
     found = load_app(app)
     logs.configure(keep=True)
@@ -49,7 +49,7 @@ def run_serve(
     async def run() -> None:
         stopped, loop = asyncio.Event(), asyncio.get_running_loop()
         limit = None if rate == "none" else rate
-        async with retry_until_available(found):  # until then a signal just ends us
+        async with retry_until_available(found):  # until then a signal ends the process
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stopped.set)
             async with answering(found, (host, port), no_auth=no_auth, rate=limit):
@@ -60,7 +60,7 @@ def run_serve(
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Like `asyncio.run`, by uvloop where it is installed: a request costs a third less, a worker 4 to 8 %."""
+    """Do the same as `asyncio.run`, with uvloop if it is installed. A request takes a third less CPU, a worker 4 to 8 %."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -78,7 +78,7 @@ async def answering(
     no_auth: bool = False,
     rate: str | None = "6000/min",
 ) -> AsyncIterator[None]:
-    """Inside the block the API is answered *at* this host and port, and it is said how to call it; None: it is not."""
+    """Serve the API *at* this host and port inside the block, and print how to call it. None serves nothing."""
     if at is None:
         yield
         return
@@ -92,15 +92,15 @@ async def answering(
     with listen(*at) as listening:
         async with served(app, listening, at[0], no_auth=no_auth, rate=rate):
             address = f"{address_of(listening)}/api/v1"
-            keys = [] if no_auth else await app.keys()
+            keys = [] if no_auth else await app.keys.list()
             print(f"API:               {address}", flush=True)
             if is_loopback(at[0]) and not keys:
-                print(f"look (HTTP):       curl {address}/jobs", flush=True)
+                print(f"list (HTTP):       curl {address}/jobs", flush=True)
             else:
                 make = "" if keys else ", made by `holdfast keys create`"
                 head = '-H "Authorization: Bearer $KEY"'
                 print(
-                    f"look (HTTP):       curl {head} {address}/jobs  ($KEY is a key of the API{make})",
+                    f"list (HTTP):       curl {head} {address}/jobs  ($KEY is a key of the API{make})",
                     flush=True,
                 )
             yield

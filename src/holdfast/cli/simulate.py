@@ -1,4 +1,4 @@
-"""`holdfast simulate`: play an outage against policies, with the code that decides in production."""
+"""`holdfast simulate`: simulate outages with retry policies, using the code that decides in production."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.domain.job import Event
+    from holdfast.jobs.job import Event
     from holdfast.simulate.figures import Figures
     from holdfast.simulate.scenarios import Scenario
 
 simulate = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 T = TypeVar("T")
 
-#: Those that show the difference; the others take as long again.
+#: The scenarios of the default. The others take as long again.
 FIRST = ("outage", "brown-out")
-#: Of outages on record; and how many events are read at once to find them.
+#: How many recorded outages are simulated, and how many events are read at once to find them.
 MOST_RECORDED, PAGE = 5, 10_000
 HEAD = ["policy", "done", "calls a job", "opened", "put off", "gave up", "drained", "what it is"]
 
@@ -37,43 +37,45 @@ def play(
     scenario: Annotated[
         list[str] | None,
         typer.Option(
-            "--scenario", help='What goes wrong; may be repeated; "all" for all. Default: outage, brown-out.'
+            "--scenario",
+            help='What happens to the service; may be repeated; "all" for all. Default: outage, brown-out.',
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", help='What is done about it; may be repeated; "all" for all. Default: five of them.'
+            "--policy", help='How jobs are retried; may be repeated; "all" for all. Default: five policies.'
         ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="holdfast.toml", help="Play the policies of this file too."),
+        typer.Option("--file", metavar="holdfast.toml", help="Simulate the policies of this file too."),
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="Of the file: only this task.")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Only this task of the file.")] = None,
     dependency: Annotated[
-        str | None, typer.Option("--dependency", help="Of the file: the guards of this dependency.")
+        str | None, typer.Option("--dependency", help="Only this dependency of the file.")
     ] = None,
     recorded: Annotated[
         bool,
         typer.Option(
-            "--recorded", help="Play the last outages that the breakers of a database have on record."
+            "--recorded", help="Simulate the last outages that breakers have recorded in a database."
         ),
     ] = False,
     app: AppOption = None,
     url: UrlOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed plays the same game.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")] = 1,
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it.", dir_okay=False)
+        Path | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Draw a chart into this file.", dir_okay=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play troubles of a service against retry policies, and say how many jobs got done at how many calls each.
+    """Simulate outages with retry policies, and print how many jobs were done and how many calls each took.
 
-    Nothing is called, stored or waited for. The ten games of the default take about ten seconds of one CPU; a progress bar on
-    stderr shows how far they are.
+    Nothing is called or stored. The ten runs of the default take about ten seconds of CPU; a progress bar shows how far they are.
     """  # fmt: skip
-    from holdfast.simulate.policies import PLAYS, USUAL, plays_of
+    from holdfast.extension_set import installed_task_options
+    from holdfast.simulate.policies import DEFAULT_POLICIES, POLICIES, policies_in
     from holdfast.simulate.scenarios import SCENARIOS
     from holdfast.simulate.world import simulate as run
 
@@ -86,15 +88,18 @@ def play(
         )
     if file is None and (task or dependency):
         raise UsageError("--task and --dependency choose from a file of policies; name it by --file")
-    own = [] if file is None else plays_of(file, task, dependency)
-    plays = [*own, *_chosen("policy", policy, PLAYS, USUAL if not own else ("backoff", "everything"))]
+    own = [] if file is None else policies_in(file, task, dependency, installed_task_options())
+    plays = [
+        *own,
+        *_chosen("policy", policy, POLICIES, DEFAULT_POLICIES if not own else ("backoff", "everything")),
+    ]
     if plot is not None:
         _check(plot)
     games: list[Figures] = []
-    with progress_bar("playing", len(scenarios) * len(plays)) as progress, _no_collector():
+    with progress_bar("simulating", len(scenarios) * len(plays)) as progress, _no_collector():
         for one in scenarios:
             for other in plays:
-                # A seed each: a game is the same whichever others are played.
+                # A generator for each run, so that it does not depend on the other runs.
                 games.append(run(one, other, random.Random(seed)))
                 progress(len(games))
     if plot is not None:
@@ -108,7 +113,7 @@ def play(
 
 
 def _recorded(app: str | None, url: str | None) -> list[Scenario]:
-    """The last outages on record, oldest first."""
+    """Return the last recorded outages, oldest first."""
     from holdfast.cli.apps import ask
     from holdfast.simulate.recorded import outages
 
@@ -121,7 +126,7 @@ def _recorded(app: str | None, url: str | None) -> list[Scenario]:
 async def _breaker_events(app: Holdfast) -> list[Event]:
     found: list[Event] = []
     after = 0
-    while page := await app.events(after=after, limit=PAGE):
+    while page := await app.events.list(after=after, limit=PAGE):
         found += [event for event in page if event.kind.startswith("breaker_")]
         after = page[-1].id
     return found
@@ -129,7 +134,7 @@ async def _breaker_events(app: Holdfast) -> list[Event]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A game makes millions of small objects and no cycles: looking for some takes a fifth of the time."""
+    """Switch the garbage collector off: a run makes millions of small objects and no cycles, and looking for them takes a fifth of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -140,19 +145,19 @@ def _no_collector() -> Iterator[None]:
 
 
 def _chosen(what: str, names: list[str] | None, known: Mapping[str, T], default: Iterable[str]) -> list[T]:
-    from holdfast.domain.suggest import suggest
+    from holdfast.values.suggest import suggest
 
-    asked = words(names) or list(default)
-    if "all" in asked:
-        asked = list(known)
-    for name in asked:
+    chosen = words(names) or list(default)
+    if "all" in chosen:
+        chosen = list(known)
+    for name in chosen:
         if name not in known:
             raise UsageError(f"no {what} {name!r}; {suggest(name, known)}")
-    return [known[name] for name in dict.fromkeys(asked)]
+    return [known[name] for name in dict.fromkeys(chosen)]
 
 
 def _check(path: Path) -> None:
-    """Before the game: nobody likes to hear of it after."""
+    """Raise `UsageError` before the runs if the file cannot be written."""
     if path.suffix.lower() != ".svg":
         raise UsageError(f"--plot {path} is not an SVG file; name it {path.with_suffix('.svg')}")
     if not path.parent.is_dir():

@@ -1,12 +1,11 @@
-"""A parent that keeps worker processes running: it starts them, passes signals on, and replaces one that is lost.
+"""A parent that keeps worker processes running: it starts them, forwards signals, and replaces lost ones.
 
     start ──► running ──ended with 0──────────► done
       ▲          ├──ended otherwise──► waits ──┐
-      └──────────┴──told to reload─────────────┘      told to stop: nothing is started again
+      └──────────┴──reload─────────────────────┘      after a stop signal nothing is started again
 
-A child is in a process group of its own: Ctrl-C reaches only the parent, which passes it on once. Otherwise every
-child would be told twice, and the second time means "at once". SIGHUP ends nobody: it is passed on to those who read
-their policies again.
+Each child is in its own process group, so that Ctrl-C reaches only the parent, which forwards it once. Otherwise each child
+would get two signals, and the second one means "at once". SIGHUP is forwarded too: it makes children read their policies again.
 """
 
 from __future__ import annotations
@@ -23,32 +22,34 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from holdfast.cli.exit_codes import OK, PROBLEMS, USAGE
-from holdfast.logs import Log
+from holdfast.logging import Log
 from holdfast.signals import AFTER_GRACE, sighup_stops_us, signal_when_parent_ends
 
 log = Log("holdfast.supervisor")
 
-MARKER = "HOLDFAST_SUPERVISOR"  #: tells a child the process id of its parent, and where to write to it
+MARKER = "HOLDFAST_SUPERVISOR"  #: gives a child the process id of its parent and a pipe to it
 TICK = 0.05
-STEADY = 10.0  #: a child that lived this long did not fail at its start
+STEADY = 10.0  #: a child that ran this long did not fail at its start
 LONGEST_WAIT = 30.0
-PATIENCE = 5.0  #: how long a reload waits for a child before it says so again
-OVERDUE = 1.0  #: a child that should have ended by itself is killed after this
+PATIENCE = 5.0  #: how long a reload waits for a child before it sends the signal again
+OVERDUE = 1.0  #: a child that should have ended is killed this much later
 _to_parent: list[int] = []
 
 
 def die_with_parent() -> None:
-    """In a child of a supervisor: be told to stop when the parent is gone, however it went."""
+    """Send this process SIGTERM when its supervisor ends, even by SIGKILL. It does nothing without a supervisor."""
     parent, _, pipe = os.environ.pop(MARKER, "").partition(":")
     if not parent:
         return
     os.set_inheritable(int(pipe), False)
     _to_parent.append(int(pipe))
-    if not sighup_stops_us():  # it asks to read the policies again: that comes later, or there are none
+    if (
+        not sighup_stops_us()
+    ):  # a request to read the policies again, which this process handles later or not at all
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     signal_when_parent_ends(signal.SIGTERM)
-    if os.getppid() != int(parent):  # it went before we asked
+    if os.getppid() != int(parent):  # the parent ended before the arrangement
         sys.exit(OK)
 
 
@@ -68,13 +69,16 @@ class _Slot:
     failures: int = 0
     pipe: int | None = None  #: where the child reports how long its stop may take
     kill_at: float = math.inf
-    reloading: float | None = None  #: since when it has been told to end for a reload
-    ended: int | None = field(default=None)  #: its last code, when it is not to be started again
+    reloading: float | None = None  #: when the signal for a reload was sent
+    ended: int | None = field(default=None)  #: its exit code, once it will not be started again
 
 
 class Supervisor:
-    """*changed* is asked again and again whether the code is new; without it nothing is reloaded. *own* gives the arguments
-    that a child has alone, by its place."""
+    """Runs and replaces worker processes.
+
+    *changed* returns whether the code has changed; without it nothing is reloaded. *own* returns the arguments
+    of the child at a place that the others do not have.
+    """
 
     def __init__(
         self,
@@ -88,8 +92,8 @@ class Supervisor:
         self._signals = 0
 
     def run(self) -> int:
-        """Until every child has ended for good; the exit code."""
-        with self._passing_signals_on():
+        """Keep the children running until all have ended for good, and return the exit code."""
+        with self._forwarding_signals():
             while True:
                 for slot in self._slots:
                     self._tend(slot)
@@ -101,7 +105,7 @@ class Supervisor:
                     self._reload()
                 time.sleep(TICK)
         codes = [slot.ended for slot in self._slots if slot.ended]
-        bad = [code for code in codes if code != -signal.SIGTERM]  # told to stop before it could listen
+        bad = [code for code in codes if code != -signal.SIGTERM]  # stopped before it handled signals
         return USAGE if USAGE in bad else PROBLEMS if bad else OK
 
     # -- one child --------------------------------------------------------------------------------------------------
@@ -125,14 +129,17 @@ class Supervisor:
             slot.kill_at = math.inf
 
     def _end(self, slot: _Slot) -> None:
-        """Tell a child to stop, and note when it is killed: C code that holds the interpreter hears no signal."""
+        """Send SIGTERM to a child, and set when it will be killed: C code that holds the interpreter handles no signal."""
         assert slot.process is not None
         slot.kill_at = min(slot.kill_at, time.monotonic() + self._listen(slot) + OVERDUE)
         slot.process.terminate()
 
     def _listen(self, slot: _Slot) -> float:
-        """Return how long a stop of this child may take, which is asked once: a second signal does not wait for the grace.
-        A child that has not reported yet does not handle signals either, so the first one ends it."""
+        """Return how long a stop of this child may take, as it has reported.
+
+        The report is read once, because a second signal does not wait for the grace period. A child that has not reported yet
+        does not handle signals either, so the first one ends it.
+        """
         if slot.pipe is None:
             return AFTER_GRACE
         with os.fdopen(slot.pipe, "rb", buffering=0) as pipe:
@@ -144,7 +151,7 @@ class Supervisor:
         slot.kill_at = math.inf
         slot.pipe, theirs = os.pipe()
         os.set_blocking(slot.pipe, False)
-        with _hang_ups_held_back():
+        with _sighup_blocked():
             slot.process = subprocess.Popen(
                 [*self._command, *slot.own],
                 env=os.environ | {MARKER: f"{os.getpid()}:{theirs}"},
@@ -153,7 +160,7 @@ class Supervisor:
             )
         os.close(theirs)
         slot.started = time.monotonic()
-        if self._signals:  # told to stop while it was being started: it has not heard of it
+        if self._signals:  # the stop came while it was being started
             self._end(slot)
         log.info("process.started", pid=slot.process.pid)
 
@@ -165,7 +172,7 @@ class Supervisor:
         elif self._changed is not None:
             slot.start_at = float("inf")
             log.warning("process.failed", code=code, hint="waits for a change of the code")
-        elif code == USAGE:  # the command itself is wrong: it will be wrong again
+        elif code == USAGE:  # the command itself is wrong, and would fail again
             slot.ended = code
             self._stop()
         else:
@@ -184,26 +191,28 @@ class Supervisor:
                 self._end(slot)
 
     def _stop(self) -> None:
-        """Pass a signal on, always as SIGTERM: one that comes before a child listens then ends it without a word.
-        From the third one on nobody is asked any more."""
+        """Forward a signal to all children, as SIGTERM: it also ends a child that does not handle signals yet.
+
+        From the third signal on children are killed.
+        """
         self._signals += 1
         for slot in self._slots:
             if slot.process is not None:
                 self._end(slot) if self._signals < 3 else slot.process.kill()
 
     def _hang_up(self) -> None:
-        """Let all of them read their policies again."""
+        """Send SIGHUP to all children, so that they read their policies again."""
         for slot in self._slots:
             if slot.process is not None:
                 slot.process.send_signal(signal.SIGHUP)
 
     @contextmanager
-    def _passing_signals_on(self) -> Iterator[None]:
-        def passed_on(number: int, _frame: FrameType | None) -> None:
+    def _forwarding_signals(self) -> Iterator[None]:
+        def forward(number: int, _frame: FrameType | None) -> None:
             self._hang_up() if number == signal.SIGHUP else self._stop()
 
         numbers = [signal.SIGTERM, signal.SIGINT] + [signal.SIGHUP] * (not sighup_stops_us())
-        before = {number: signal.signal(number, passed_on) for number in numbers}
+        before = {number: signal.signal(number, forward) for number in numbers}
         try:
             yield
         finally:
@@ -215,8 +224,8 @@ class Supervisor:
 
 
 @contextmanager
-def _hang_ups_held_back() -> Iterator[None]:
-    """A child that is started here is not ended by one that comes before it listens: it lets them in itself."""
+def _sighup_blocked() -> Iterator[None]:
+    """Block SIGHUP inside the block. A child started there inherits this, and unblocks the signal when it can handle it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield

@@ -1,12 +1,11 @@
-"""Values as people see them: tables that fit the terminal, times as "3 m ago"."""
+"""Print values for people: tables that fit the terminal, times as "3 m ago"."""
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich import box
@@ -15,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.times import ago
 from holdfast.cli.views import encode
 
 STYLES = {
@@ -28,9 +28,9 @@ STYLES = {
 }
 
 NOTHING = "–"
-#: A pipe has no width; wide enough that no row is folded for `grep`.
+#: The width where there is no terminal: wide enough that rows are not folded for `grep`.
 PIPE_WIDTH = 240
-#: The last column of a table is prose and may be folded down to this.
+#: The last column is prose and may be folded to this width.
 ROOM_FOR_LAST = 20
 
 
@@ -41,7 +41,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def clean(value: object) -> str:
-    """Text that cannot move the cursor, whatever is stored in the job."""
+    """Return *value* as text without control characters, which could move the cursor."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in str(value))
 
 
@@ -54,31 +54,8 @@ def cell(value: object) -> Text:
     return Text(text, style=STYLES.get(text, ""))
 
 
-def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, or in how long."""
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
-    if abs(seconds) < 1:
-        return "now"
-    if seconds > 0:
-        return f"{span(math.floor(seconds))} ago"
-    return f"in {span(_nearest(-seconds))}"
-
-
-def _nearest(seconds: float) -> float:
-    """Round to days, hours, minutes or seconds: of a pause "for 10m" that was made by the command before, 10 minutes are left."""
-    size = next((size for size in (86_400, 3_600, 60) if seconds >= size), 1)
-    return math.floor(seconds / size + 0.5) * size if size > 1 else math.ceil(seconds)
-
-
-def span(seconds: float) -> str:
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * size or (unit != "d" and seconds >= size):
-            return f"{seconds // size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
-
-
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A table on stdout. Ids are never cut: where the columns do not fit side by side, each row becomes a block."""
+    """Print a table. Ids are never cut: if the columns do not fit side by side, each row becomes a block."""
     filled = [[cell(value) for value in row] for row in rows]
     if not filled:
         print(empty)
@@ -107,7 +84,7 @@ def _show_block(screen: Console, columns: Sequence[str], row: Sequence[Text]) ->
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:
-    """One value a line, empty ones left out."""
+    """Print one value a line, without empty ones."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -121,7 +98,7 @@ def show_facts(facts: Mapping[str, Any]) -> None:
 
 
 def show_lines(lines: Sequence[str], *, empty: str) -> None:
-    """Lines as they were written; what is longer than the terminal goes on below."""
+    """Print lines; long ones are wrapped."""
     screen = console()
     for line in lines or [empty]:
         screen.print(Text(clean(line)), overflow="fold")

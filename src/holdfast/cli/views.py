@@ -1,57 +1,33 @@
-"""Values as programs see them: plain dictionaries, and JSON on stdout."""
+"""Print values for programs: plain dictionaries, as JSON."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.domain.job import (
-        Artifact,
-        Attempt,
-        DeadLetter,
-        DeadLetterGroup,
-        Event,
-        JobRow,
-        LateResult,
-        WorkerRow,
-    )
-    from holdfast.domain.operation import Operation
-    from holdfast.engine.explanations import LaneRow, QueueRow
+    from _typeshed import DataclassInstance
 
-    Row = (
-        JobRow
-        | Event
-        | DeadLetter
-        | DeadLetterGroup
-        | LateResult
-        | WorkerRow
-        | Artifact
-        | LaneRow
-        | QueueRow
-        | Operation
-    )
+    from holdfast.jobs.job import Attempt, Event, JobRow
 
 
-def view(value: Row) -> dict[str, Any]:
-    """Every field by its name; a job also says what can be derived from its row (E3a)."""
-    from holdfast.domain.job import JobRow
+def view(value: DataclassInstance, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Return every field by its name except those in *without*, of a job also what can be derived from its row."""
+    from holdfast.jobs.job import JobRow
 
-    shown = {field.name: getattr(value, field.name) for field in fields(value)}
+    shown = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in without}
     if isinstance(value, JobRow):
         shown |= {"failed_at": value.failed_at, "is_retryable": value.is_retryable}
     return shown
 
 
 def attempt_view(attempt: Attempt) -> dict[str, Any]:
-    shown = {field.name: getattr(attempt, field.name) for field in fields(attempt)}
-    spent, failure = attempt.duration, attempt.failure
+    shown, spent, failure = view(attempt), attempt.duration, attempt.failure
     if failure is not None:
-        kept = [field.name for field in fields(failure) if field.name != "traceback"]
-        shown["failure"] = {name: getattr(failure, name) for name in kept}
+        shown["failure"] = view(failure, without=("traceback",))
     shown["traceback"] = attempt.traceback
     return shown | {"duration_ms": None if spent is None else spent / timedelta(milliseconds=1)}
 
@@ -62,17 +38,22 @@ def job_view(row: JobRow, events: Sequence[Event] | None = None) -> dict[str, An
 
 
 def encode(value: Any) -> bytes:
-    """JSON in one line; moments as ISO 8601 in UTC."""
+    """Return *value* as one line of JSON, with times as ISO 8601 in UTC."""
     import msgspec
 
     return msgspec.json.encode(value, enc_hook=str)
 
 
 def say(line: str) -> None:
-    """Print *line*, which may hold names and words of others: one line, and nothing that a terminal would obey."""
+    """Print one line. Control characters in it are escaped, because it may hold text of others."""
     from holdfast.printable import printable
 
     print(printable(line))
+
+
+def print_line(value: Any) -> None:
+    """Print one value as one line of JSON, also at a terminal."""
+    sys.stdout.write(encode(value).decode() + "\n")
 
 
 def print_json(value: Any) -> None:

@@ -24,17 +24,22 @@ worker = typer.Typer(**PLAIN)
 up = typer.Typer(**PLAIN)
 
 ConcurrencyOption = Annotated[
-    int | None, typer.Option("--concurrency", "-c", min=1, help="Jobs at once in each process.")
+    int | None, typer.Option("--concurrency", "-c", min=1, help="How many jobs each process runs at once.")
 ]
 QueuesOption = Annotated[
     list[str] | None, typer.Option("--queues", "-q", metavar="A,B", help="Only these queues. Default: all.")
 ]
 ProcessesOption = Annotated[
-    int, typer.Option("--processes", "-p", min=1, max=256, help="Worker processes; a lost one is replaced.")
+    int, typer.Option("--processes", "-p", min=1, max=256, help="How many processes; a lost one is replaced.")
 ]
-ReloadOption = Annotated[bool, typer.Option("--reload", help="Restart when a .py file below here changes.")]
-NoDutiesOption = Annotated[
-    bool, typer.Option("--no-maintenance", help="Leave promoting, reclaiming and deadlines to other workers.")
+ReloadOption = Annotated[
+    bool, typer.Option("--reload", help="Restart when a .py file below the working directory changes.")
+]
+NoMaintenanceOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-maintenance", help="Leave maintenance to other processes: due jobs, lost leases, deadlines."
+    ),
 ]
 MetricsPortOption = Annotated[
     int | None,
@@ -42,17 +47,18 @@ MetricsPortOption = Annotated[
         "--metrics-port",
         min=0,
         max=65535,
-        help="Answer /metrics, /livez, /readyz and /maintenance on this port; further processes on the ports behind it.",
+        help="Serve /metrics, /livez, /readyz and /maintenance on this port; further processes use the next ports.",
     ),
 ]
 MetricsHostOption = Annotated[
-    str, typer.Option("--metrics-host", help="Where that port listens; 0.0.0.0 lets other machines in.")
+    str,
+    typer.Option(
+        "--metrics-host", help="The address of that port; 0.0.0.0 is reachable from other machines."
+    ),
 ]
 ApiPortOption = Annotated[int | None, typer.Option("--api-port", min=0, max=65535, hidden=True)]
 ApiHostOption = Annotated[str, typer.Option("--api-host", hidden=True)]
-RelayOption = Annotated[
-    bool, typer.Option("--relay", help="Bring messages of the outbox to their targets, too.")
-]
+RelayOption = Annotated[bool, typer.Option("--relay", help="Deliver outbox messages too.")]
 DispatchOption = Annotated[
     str | None,
     typer.Option(
@@ -64,13 +70,15 @@ DispatchOption = Annotated[
 UpPortOption = Annotated[
     int | None,
     typer.Option(
-        "--port", min=0, max=65535, help="Answer the HTTP API on this port too; see `holdfast serve`."
+        "--port", min=0, max=65535, help="Serve the HTTP API on this port too; see `holdfast serve`."
     ),
 ]
 UpHostOption = Annotated[
-    str, typer.Option("--host", help="Where it listens; anywhere but on loopback every caller needs a key.")
+    str, typer.Option("--host", help="The address of that port. Beyond loopback every caller needs a key.")
 ]
-UntilIdleOption = Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to run.")]
+UntilIdleOption = Annotated[
+    bool, typer.Option("--until-idle", help="Stop when no job is left that could run.")
+]
 
 
 @worker.command()
@@ -80,7 +88,7 @@ def run_worker(
     queues: QueuesOption = None,
     processes: ProcessesOption = 1,
     reload: ReloadOption = False,
-    no_maintenance: NoDutiesOption = False,
+    no_maintenance: NoMaintenanceOption = False,
     until_idle: UntilIdleOption = False,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
@@ -89,7 +97,7 @@ def run_worker(
     relay: RelayOption = False,
     dispatch: DispatchOption = None,
 ) -> int:
-    """Run jobs until SIGTERM or SIGINT; a second one ends at once and gives back what runs."""
+    """Run jobs until SIGTERM or SIGINT. A second signal stops at once and releases running jobs."""
     from holdfast.cli.supervisor import die_with_parent
 
     die_with_parent()
@@ -109,7 +117,7 @@ def run_worker(
         )
     found = load_app(app)
     if dispatch is not None:
-        found.dispatch_through(dispatch)
+        found.runtime.dispatch_through(dispatch)
     answered = None if api_port is None else (api_host, api_port)
     return _work(found, concurrency, queues, not no_maintenance, until_idle, watched, answered, relay)
 
@@ -124,9 +132,8 @@ def run_up(
     port: UpPortOption = None,
     host: UpHostOption = "127.0.0.1",
 ) -> int:
-    """Make the database ready, say how to enqueue, and run a worker with all duties and the relay; with --port the HTTP
-    API too."""
-    from holdfast import logs
+    """Prepare the database, print how to enqueue, and run a worker with maintenance and the relay; with --port the HTTP API too."""
+    from holdfast import logging as logs
 
     found = load_app(app)
     logs.configure(keep=True)
@@ -142,19 +149,23 @@ def run_up(
 
 
 def how_to(app: Holdfast, name: str) -> list[str]:
-    """Two lines: how to enqueue, and how to look."""
+    """Return lines that say how to enqueue the app's first task, and how to list jobs."""
+    listed = f"list (shell):      holdfast jobs list --app {name}"
     task = next(iter(app.tasks.values()), None)
     if task is None:
-        enqueue = f"{name} has no tasks yet; decorate a function with @{name.partition(':')[2]}.task"
-    else:
-        module, function = task.function.__module__, task.function.__qualname__
-        arguments = ", ".join(f"{argument}=…" for argument in task.signature.required)
-        enqueue = f"from {module} import {function}; {function}.enqueue_sync({arguments})"
-    return [f"enqueue (Python):  {enqueue}", f"look (shell):      holdfast jobs list --app {name}"]
+        return [f"{name} has no tasks yet; decorate a function with @{name.partition(':')[2]}.task", listed]
+    module, function, required = task.function.__module__, task.function.__qualname__, task.signature.required
+    in_python = ", ".join(f"{argument}=…" for argument in required)
+    in_shell = " ".join([task.name, *(f"{argument}=…" for argument in required)])
+    return [
+        f"enqueue (Python):  from {module} import {function}; {function}.enqueue_sync({in_python})",
+        f"enqueue (shell):   holdfast enqueue {in_shell} --app {name}",
+        listed,
+    ]
 
 
 def _named(queues: list[str] | None) -> list[str] | None:
-    """None: all. An empty variable of a shell must not stand for that."""
+    """Return the queues, or None for all. Raises `UsageError` if the option is given but empty, as by an empty shell variable."""
     chosen = words(queues)
     if queues and not chosen:
         raise UsageError("--queues names no queue; leave it out to serve all")
@@ -171,7 +182,7 @@ def _work(
     answered: tuple[str, int] | None = None,
     relay: bool = False,
 ) -> int:
-    from holdfast import logs
+    from holdfast import logging as logs
     from holdfast.cli.serve import answering, run_loop
     from holdfast.cli.supervisor import report_to_parent
     from holdfast.signals import AFTER_GRACE, with_deadline
@@ -194,9 +205,9 @@ def _work(
                 handle_signals=True,
                 relay=relay,
             )
-        _leave_tasks()  # here: the loop would wait for them before it ends
+        _leave_tasks()  # before the loop ends, which would wait for them
 
-    report_to_parent(app.settings.grace.total_seconds() + AFTER_GRACE)
+    report_to_parent(app.runtime.settings.grace.total_seconds() + AFTER_GRACE)
     with with_deadline():
         run_loop(work())
         _leave_threads()
@@ -210,12 +221,12 @@ async def _watching(app: Holdfast, watched: tuple[str, int] | None) -> AsyncIter
         yield
         return
     host, port = watched
-    async with app.serve_metrics(port, host):
+    async with app.metrics.serve(port, host):
         yield
 
 
 def _leave_tasks() -> None:
-    """A handler that swallows every cancellation runs on. Its job was given back, so the process need not wait for it."""
+    """Exit if a handler has ignored every cancellation. Its job was released, so the process need not wait for it."""
     from holdfast.worker.worker import ATTEMPTS
 
     if any(task.get_name() == ATTEMPTS for task in asyncio.all_tasks()):
@@ -223,7 +234,7 @@ def _leave_tasks() -> None:
 
 
 def _leave_threads() -> None:
-    """A handler in a thread cannot be stopped. Its job was given back, so the process need not wait for it."""
+    """Exit if a handler still runs in a thread, which cannot be stopped. Its job was released."""
     for thread in threading.enumerate():
         if thread.name.startswith("holdfast-job"):
             thread.join(0.2)
@@ -233,9 +244,9 @@ def _leave_threads() -> None:
 
 def _leave(reason: str) -> NoReturn:
     """End the process without waiting for what runs in it. Everything is settled, and the store is closed."""
-    from holdfast.logs import Log
+    from holdfast.logging import Log
 
-    Log("holdfast.worker").warning("process.exit_forced", reason=reason, hint="its job was given back")
+    Log("holdfast.worker").warning("process.exit_forced", reason=reason, hint="its job was released")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(OK)
@@ -255,7 +266,7 @@ def _supervise(
     relay: bool = False,
     dispatch: str | None = None,
 ) -> int:
-    from holdfast import logs
+    from holdfast import logging as logs
     from holdfast.cli.reload import SourceWatcher
     from holdfast.cli.supervisor import Supervisor
 
@@ -270,8 +281,7 @@ def _supervise(
     command += ["--no-maintenance"] * no_maintenance + ["--until-idle"] * until_idle
 
     def own(place: int) -> list[str]:
-        """Return the options of one process. Each has a metrics port of its own. The first of them serves the API and is the
-        relay, too: more are allowed, and of no use."""
+        """Return the options of one process. Each has its own metrics port; only the first serves the API and runs the relay."""
         given: list[str] = ["--relay"] * (relay and place == 0)
         if watched is not None:
             host, port = watched

@@ -1,10 +1,11 @@
-"""The HTTP API of Holdfast from Python, without the engine: `Client` for plain code, `AsyncClient` for async code.
+"""Clients for the HTTP API of Holdfast, without the engine: `Client`, and `AsyncClient` for async code.
 
     with Client("https://jobs.example.com", key=KEY) as client:
         job = client.enqueue("convert", {"pdf": "a.pdf"}, owner="alice")
         print(client.result(job.id, timeout="1m"))
 
-`calls` has one function for each operation of the API, `types` what is asked and answered, `errors` what is raised.
+`calls` has one function per operation of the API, `types` the request and response types, `errors` the
+exceptions.
 """
 
 from holdfast.client import calls, errors, types

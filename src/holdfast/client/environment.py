@@ -1,4 +1,4 @@
-"""Time, chance and names for a client. It lives in other people's programs, which have no wiring of ours."""
+"""Time, randomness and unique keys for a client, which runs in programs without Holdfast's wiring."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 
 
 class Environment(Protocol):
-    """What a client asks of the world around it; tests give it another."""
+    """The time and randomness that a client uses. Tests replace it."""
 
     def monotonic(self) -> float: ...
 
     def random(self) -> float: ...
 
     def new_key(self) -> str:
-        """A name that no other request has."""
+        """Return a key that no other request has."""
 
     def sleep(self, seconds: float) -> None: ...
 
@@ -25,6 +25,8 @@ class Environment(Protocol):
 
 
 class RealEnvironment:
+    """The system's clock and randomness."""
+
     def monotonic(self) -> float:
         return time.monotonic()
 

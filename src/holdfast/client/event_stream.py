@@ -1,6 +1,6 @@
-"""Server-sent events, from bytes to events. Pure.
+"""A parser of server-sent events, from bytes to events. It does no I/O.
 
-A stream is known by the last number it has told. What was cut off in the middle has not been told, and comes again.
+The position in a stream is the number of its last complete event. An event that was cut off is sent again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import msgspec
 from holdfast.client.errors import BadAnswer
 
 MEDIA_TYPE = "text/event-stream"
-#: Longer than any event that the server makes.
+#: The largest accepted event, in bytes: larger than any that the server sends.
 _LONGEST = 64 * 1024 * 1024
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. Of kind `reset` it is a word to the listener: events were removed before it could hear them,
-    so what it knows is to be read anew."""
+    """An event of a job.
 
-    id: str  #: give it as `after` to go on behind it
+    The kind `reset` means that events were removed before they could be sent: read the state again.
+    """
+
+    id: str  #: give it as `after` to continue after this event
     kind: str
     at: datetime | None = None
     job_id: str | None = None
@@ -46,7 +48,7 @@ class _Data(msgspec.Struct):
 
 
 class _Envelope(msgspec.Struct):
-    """A CloudEvent, as far as it is of interest here."""
+    """The parts of a CloudEvent that are used here."""
 
     time: datetime
     data: _Data
@@ -57,34 +59,38 @@ _read = msgspec.json.Decoder(_Envelope).decode
 
 @dataclass(slots=True)
 class StreamReader:
-    """Takes the bytes of one connection after another."""
+    """Parses the bytes of a stream over one or more connections."""
 
-    last: str | None = None  #: the number to come back with: of the last event that was complete
-    retry_seconds: float = 2.0  #: how long the server wants to be left alone before that
+    last: str | None = None  #: the number of the last complete event, where the next connection continues
+    retry_seconds: float = 2.0  #: how long the server asks to wait before the next connection
     _rest: bytearray = field(default_factory=bytearray)
     _id: str | None = None
     _kind: str = ""
     _data: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Of a new connection: what the last one left unfinished is void."""
+        """Begin a new connection: drop the incomplete event of the last one."""
         self._rest.clear()
         self._id, self._kind, self._data = None, "", []
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
-        """The events that are complete with *chunk*."""
+        """Return the events that are complete with *chunk*.
+
+        Raises:
+            BadAnswer: The stream does not hold events of the API.
+        """
         self._rest += chunk
         if len(self._rest) > _LONGEST:
             raise BadAnswer("an event of the stream does not end; check the URL")
-        # Only these are ends of lines: a text may hold others, such as U+2028, as a character.
+        # Only LF ends a line: a text may contain other line breaks, such as U+2028.
         *lines, rest = self._rest.split(b"\n")
         self._rest = bytearray(rest)
-        found = []
+        events = []
         for line in lines:
             event = self._take(line.removesuffix(b"\r").decode(errors="replace"))
             if event is not None:
-                found.append(event)
-        return found
+                events.append(event)
+        return events
 
     def _take(self, line: str) -> StreamEvent | None:
         if not line:
@@ -107,19 +113,21 @@ class StreamReader:
         self._id, self._kind, self._data = None, "", []
         if number is not None:
             self.last = number
-        if not data:  # a sign of life; its number says how far all of this has come
+        if not data:  # a keep-alive; its number is the position in the stream
             return None
         if kind:
             return StreamEvent(id=self.last or "0", kind=kind)
         try:
-            told = _read(data)
+            envelope = _read(data)
         except msgspec.DecodeError as error:
-            raise BadAnswer(f"the stream holds something else than events ({error}); check the URL") from None
-        facts = told.data
+            raise BadAnswer(
+                f"the stream holds something other than events ({error}); check the URL"
+            ) from None
+        facts = envelope.data
         return StreamEvent(
             id=self.last or "0",
             kind=facts.event,
-            at=told.time,
+            at=envelope.time,
             job_id=facts.job_id,
             task=facts.task,
             queue=facts.queue,

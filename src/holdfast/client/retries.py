@@ -1,8 +1,9 @@
-"""When a request is sent again, and after how long. Pure.
+"""Decide whether a request is sent again, and after how long. No I/O.
 
-429 says that nothing was done, and so does a connection that could not be made: whatever it was may be sent again. After 503, or
-when a connection broke under way, nobody knows: then only what looks, or carries an Idempotency-Key, is sent again. That may
-come while the first one is still being carried out (`InFlight`), and is sent once more.
+After a 429, or if no connection could be made, nothing was done, so every request may be sent again. After a
+503, or if the connection broke, the outcome is unknown. Then a request is sent again only if it just reads or
+carries an Idempotency-Key. It may arrive while the first one is still being carried out (`InFlight`); then it
+is sent again later.
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from holdfast.client.errors import (
 )
 from holdfast.errors import UsageError
 
-#: What may be over in a moment.
-_PASSING = (RateLimited, Unavailable, Unreachable, InFlight)
+#: The errors that may pass soon.
+_TRANSIENT = (RateLimited, Unavailable, Unreachable, InFlight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRetries:
-    """How long a client goes on asking."""
+    """How often and how long a client sends a request again."""
 
-    tries: int = 5  #: the first one counts
-    base_seconds: float = 0.2  #: the pause before the second; it doubles
-    stream_tries: int = 10  #: to take up a stream that was cut off
-    longest_seconds: float = 30.0  #: a pause is never longer; who is told to wait longer gives up at once
+    tries: int = 5  #: including the first one
+    base_seconds: float = 0.2  #: the pause before the second try; it doubles each time
+    stream_tries: int = 10  #: tries to continue a stream that was cut off
+    #: the longest pause; if the server asks for more, the error is raised at once
+    longest_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         if min(self.tries, self.stream_tries) < 1 or not 0 <= self.base_seconds <= self.longest_seconds:
-            raise UsageError("patience is at least 1 try, and pauses of 0 s or more; correct it")
+            raise UsageError(
+                "retries need at least 1 try, and pauses from 0 s to longest_seconds; correct them"
+            )
 
 
 def pause_seconds(
-    patience: RequestRetries,
+    retries: RequestRetries,
     attempt: int,
     error: ClientError,
     *,
@@ -48,20 +52,20 @@ def pause_seconds(
     chance: float,
     tries: int | None = None,
 ) -> float | None:
-    """How long to wait after the *attempt* (counted from 1) that ended in *error*; None: do not send it again.
+    """Return the seconds to wait after *attempt* (counted from 1) ended in *error*, or None to give up.
 
-    *chance*, 0 to 1, keeps clients that failed together from coming back together.
+    *chance*, from 0 to 1, spreads clients that failed together.
     """
-    if attempt >= (tries or patience.tries) or not isinstance(error, _PASSING):
+    if attempt >= (tries or retries.tries) or not isinstance(error, _TRANSIENT):
         return None
     if isinstance(error, QuotaExceeded):  # for hours or days
         return None
     is_undone = isinstance(error, RateLimited) or not was_sent
     if not (is_undone or is_repeatable):
         return None
-    asked = error.retry_after if isinstance(error, Problem) else None
-    if asked is not None:
-        return None if asked > patience.longest_seconds else asked + chance * patience.base_seconds
-    # Clamp the exponent too: 2 ** 2000 is no float.
-    longest = min(patience.base_seconds * 2.0 ** min(attempt - 1, 30), patience.longest_seconds)
+    retry_after = error.retry_after if isinstance(error, Problem) else None
+    if retry_after is not None:
+        return None if retry_after > retries.longest_seconds else retry_after + chance * retries.base_seconds
+    # Clamp the exponent too: 2.0 ** 2000 overflows.
+    longest = min(retries.base_seconds * 2.0 ** min(attempt - 1, 30), retries.longest_seconds)
     return longest * (0.5 + chance / 2)

@@ -1,1 +1,1 @@
-"""Brokers that hand out due jobs; `holdfast.engine.dispatch` says what they do."""
+"""The brokers that can dispatch due jobs. `holdfast.engine.dispatch` defines their contract."""

@@ -1,7 +1,8 @@
-"""Redis as the queue of due jobs: a sorted set for what is due later, one for each lane's line, changed by scripts.
+"""Redis as the broker of due jobs: sorted sets of delayed hints and of due hints per lane, changed by scripts.
 
-Each take also queues the hints that have become due, so no other process has to. A hint that was taken is gone from
-Redis: if its worker dies before it has asked the store, the job is found by the next look at the store.
+Each take also moves the hints that have become due, so no other process has to. A hint that was taken is gone
+from Redis: if its worker dies before it claims the job in the store, the job is found by the next claim from
+the store.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from holdfast.dispatch import scripts
-from holdfast.domain.job import JobId, Lane
-from holdfast.domain.urls import shown
 from holdfast.engine.dispatch import BrokerUnavailable, DispatchEntry, DispatchHint, Sizes, hint_of
+from holdfast.jobs.job import JobId, Lane
+from holdfast.values.urls import shown
 
-#: Short: while Redis is silent a worker waits for it, and then claims from the store.
+#: Short, because a worker waits this long for a silent Redis before it claims from the store.
 CONNECT_WITHIN = 1.0
 ANSWER_WITHIN = 2.0
-#: How many hints one step offers, takes back or queues: Redis does nothing else meanwhile.
+#: How many hints one script offers, cancels or moves. Redis does nothing else meanwhile.
 AT_ONCE = 100
 
 
 class RedisDispatch:
-    """*name* is the store's own: stores that share a Redis do not meet there."""
+    """Implements `Dispatch` with Redis. *name* is unique to the store, so that stores can share a server."""
 
     delays = True
     repeats = True
@@ -47,32 +48,32 @@ class RedisDispatch:
             decode_responses=True,
             encoding_errors="replace",
         )
-        # Known to Redis by their digests; sent again by themselves when it has forgotten them.
+        # Called by their digests. The driver sends a script again when Redis has forgotten it.
         self._offer = self._client.register_script(scripts.OFFER)
         self._take = self._client.register_script(scripts.TAKE)
         self._cancel = self._client.register_script(scripts.CANCEL)
         self._sizes = self._client.register_script(scripts.SIZES)
         self._forget = self._client.register_script(scripts.FORGET)
-        self._ahead: float = math.inf  #: seconds until somebody is due, as the last take has told
+        self._ahead: float = math.inf  #: seconds until the next hint is due, as of the last take
 
     async def offer(self, entries: Sequence[DispatchEntry]) -> None:
-        for some in _parts(entries):
+        for batch in _batches(entries):
             arguments: list[str | int] = []
-            for entry in some:
+            for entry in batch:
                 delay = math.ceil(entry.delay.total_seconds() * 1000)
-                arguments += (entry.job_id, _what(entry), max(delay, 0))
-            await self._ask(self._offer, arguments)
+                arguments += (entry.job_id, _hint_text(entry), max(delay, 0))
+            await self._run(self._offer, arguments)
 
     async def cancel(self, ids: Collection[JobId]) -> set[JobId]:
-        there: set[JobId] = set()
-        for some in _parts(ids):
-            there.update(JobId(job_id) for job_id in await self._ask(self._cancel, some))
-        return there
+        cancelled: set[JobId] = set()
+        for batch in _batches(ids):
+            cancelled.update(JobId(job_id) for job_id in await self._run(self._cancel, batch))
+        return cancelled
 
     async def take(self, lanes: Sequence[Lane], most: int) -> list[DispatchHint]:
-        ahead, *found = await self._ask(self._take, [AT_ONCE, most, *map(lane_text, lanes)])
+        ahead, *taken = await self._run(self._take, [AT_ONCE, most, *map(lane_text, lanes)])
         self._ahead = math.inf if ahead < 0 else ahead / 1000
-        hints = (hint_of(job_id, generation) for job_id, generation in zip(*[iter(found)] * 2, strict=True))
+        hints = (hint_of(job_id, generation) for job_id, generation in zip(*[iter(taken)] * 2, strict=True))
         return [hint for hint in hints if hint is not None]
 
     async def took(self, hints: Sequence[DispatchHint]) -> None: ...
@@ -83,47 +84,47 @@ class RedisDispatch:
         span = min(timeout, self._ahead, ANSWER_WITHIN / 2)
         if not bells or span <= 0:
             return
-        await self._say(self._client.blpop, bells, max(span, 0.001))  # 0 would be for ever
+        await self._send(self._client.blpop, bells, max(span, 0.001))  # 0 would block forever
 
     async def sizes(self, lanes: Collection[Lane]) -> Sizes:
-        asked = list(lanes)
-        built, later, *ready = await self._ask(self._sizes, [lane_text(lane) for lane in asked])
-        return Sizes(dict(zip(asked, ready, strict=True)), later, bool(built))
+        known = list(lanes)
+        built, later, *ready = await self._run(self._sizes, [lane_text(lane) for lane in known])
+        return Sizes(dict(zip(known, ready, strict=True)), later, bool(built))
 
     async def built(self) -> None:
-        await self._say(self._client.set, f"{self._space}built", "1")
+        await self._send(self._client.set, f"{self._space}built", "1")
 
     async def forget(self, lanes: Collection[Lane]) -> None:
-        await self._ask(self._forget, [])
+        await self._run(self._forget, [])
 
     async def ping(self) -> None:
-        await self._say(self._client.ping)
+        await self._send(self._client.ping)
 
     async def close(self) -> None:
         with suppress(RedisError, OSError):
             await self._client.aclose()
 
-    async def _ask(self, script: Any, arguments: Sequence[str | int]) -> Any:
-        return await self._say(script, [self._space], arguments)
+    async def _run(self, script: Any, arguments: Sequence[str | int]) -> Any:
+        return await self._send(script, [self._space], arguments)
 
-    async def _say(self, command: Any, *words: Any) -> Any:
+    async def _send(self, command: Any, *arguments: Any) -> Any:
         try:
-            return await command(*words)
+            return await command(*arguments)
         except (RedisError, OSError, TimeoutError) as error:
-            # Connections that are kept for later find out by themselves. To end them here would be to end one under
-            # somebody who has just taken it: the driver looks away while it ends one.
-            raise BrokerUnavailable(f"{self._where} does not do it now ({type(error).__name__})") from error
+            # Idle connections find out by themselves. Closing them here could close one that another caller
+            # has just taken: the driver yields while it closes one.
+            raise BrokerUnavailable(f"{self._where} is unavailable ({type(error).__name__})") from error
 
 
 def lane_text(lane: Lane) -> str:
     return json.dumps(lane, separators=(",", ":"))
 
 
-def _what(entry: DispatchEntry) -> str:
+def _hint_text(entry: DispatchEntry) -> str:
     return f"{entry.generation}:{entry.priority}:{lane_text(entry.lane)}"
 
 
-def _parts(things: Collection[Any]) -> Iterator[list[Any]]:
-    rest = iter(things)
-    while some := list(islice(rest, AT_ONCE)):
-        yield some
+def _batches(items: Collection[Any]) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while batch := list(islice(rest, AT_ONCE)):
+        yield batch

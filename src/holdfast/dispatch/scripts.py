@@ -1,15 +1,15 @@
-"""What Redis does in one step each. No step searches: everything is found by its name, in O(log n).
+"""The Lua scripts of the Redis broker. Each runs atomically and searches nothing: every access is O(log n).
 
 ```text
   {namespace}what        hash   job → generation:priority:lane
-  {namespace}later       zset   job by the moment it is due (milliseconds of Redis' own clock)
-  {namespace}line:LANE   zset   job by priority, then by its number: the next one first
-  {namespace}bell:LANE   list   one entry for somebody who waits
-  {namespace}lanes       set    of those that have a line
-  {namespace}built       one word, gone with everything else when somebody empties Redis
+  {namespace}later       zset   delayed jobs by due time (milliseconds of Redis' own clock)
+  {namespace}line:LANE   zset   due jobs by priority, then by number: the next one first
+  {namespace}bell:LANE   list   one entry to wake each waiting worker
+  {namespace}lanes       set    the lanes that have a line
+  {namespace}built       a marker that disappears when Redis is emptied
 ```
 
-KEYS[1] is the namespace; it holds a hash tag, so that in a cluster all of it is in one place.
+KEYS[1] is the namespace. It contains a hash tag, so that a cluster keeps all of its keys on one node.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ local function ring(lane)
   if redis.call('LLEN', bell) < 16 then redis.call('RPUSH', bell, '1') end
 end
 
-local function step_into_line(job, priority, lane)
+local function make_ready(job, priority, lane)
   local score = -priority * 68719476736 + redis.call('INCR', space .. 'number')
   if redis.call('ZADD', space .. 'line:' .. lane, 'NX', score, job) == 1 then ring(lane) end
 end
 """
 
-#: ARGV: job, generation:priority:lane, delay in milliseconds; and so on.
+#: Offer hints. ARGV: job, generation:priority:lane, delay in milliseconds; repeated.
 OFFER = (
     _COMMON
     + """
@@ -57,11 +57,11 @@ for i = 1, #ARGV, 3 do
     if delay > 0 then
       redis.call('ZREM', space .. 'line:' .. lane, job)
       redis.call('ZADD', later, now + delay, job)
-      -- A waiting worker knows only of hints that were due before: let one look again.
+      -- A waiting worker waits only until the hint that was due first before: wake one.
       if redis.call('ZRANGE', later, 0, 0)[1] == job then ring(lane) end
     else
       redis.call('ZREM', later, job)
-      step_into_line(job, priority, lane)
+      make_ready(job, priority, lane)
     end
   end
 end
@@ -69,8 +69,8 @@ return 0
 """
 )
 
-#: ARGV: how many may step into line on the way, how many to take, lanes. Answers: milliseconds until somebody is due (-1: nobody),
-#: then job and generation by turns.
+#: Take hints. ARGV: how many due hints to move at most, how many to take, lanes. Returns the milliseconds
+#: until the next hint is due (-1: there is none), then job and generation in turn.
 TAKE = (
     _COMMON
     + """
@@ -79,7 +79,7 @@ for _, job in ipairs(due) do
   local text = redis.call('HGET', what, job)
   if text then
     local _, priority, lane = parts(text)
-    if lane then step_into_line(job, priority, lane) end
+    if lane then make_ready(job, priority, lane) end
   end
   redis.call('ZREM', later, job)
 end
@@ -104,11 +104,11 @@ return taken
 """
 )
 
-#: ARGV: jobs. Answers those that were there.
+#: Cancel hints. ARGV: jobs. Returns those that had a hint.
 CANCEL = (
     _COMMON
     + """
-local there = {}
+local cancelled = {}
 for _, job in ipairs(ARGV) do
   local text = redis.call('HGET', what, job)
   if text then
@@ -116,14 +116,15 @@ for _, job in ipairs(ARGV) do
     local removed = redis.call('ZREM', later, job)
     if lane then removed = removed + redis.call('ZREM', space .. 'line:' .. lane, job) end
     redis.call('HDEL', what, job)
-    if removed > 0 then there[#there + 1] = job end
+    if removed > 0 then cancelled[#cancelled + 1] = job end
   end
 end
-return there
+return cancelled
 """
 )
 
-#: ARGV: lanes. Answers: whether it is built, how many are due later, how many are in line of each lane.
+#: Count hints. ARGV: lanes. Returns whether `built` was called, the number of delayed hints, and of due hints
+#: per lane.
 SIZES = """
 local space = KEYS[1]
 local sizes = {redis.call('EXISTS', space .. 'built'), redis.call('ZCARD', space .. 'later')}
@@ -131,7 +132,7 @@ for _, lane in ipairs(ARGV) do sizes[#sizes + 1] = redis.call('ZCARD', space .. 
 return sizes
 """
 
-#: Drops everything of this namespace.
+#: Delete all keys of this namespace.
 FORGET = """
 local space = KEYS[1]
 for _, lane in ipairs(redis.call('SMEMBERS', space .. 'lanes')) do

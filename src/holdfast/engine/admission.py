@@ -1,21 +1,22 @@
-"""What governs whether a job may start now, beside its task's own policy: dependencies, queues, owners and quotas.
+"""What decides whether a job may start now, besides the policy of its task: dependencies, queues, owners and quotas.
 
-Declared in code (`app.dependency(…)`, `app.queue(…)`) and overridden by `holdfast.toml`, name by name.
+They are declared in code (`app.dependency(…)`, `app.queue(…)`). `holdfast.toml` overrides them, name by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.gates import Gate
-from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.job import Claimed, Lane
-from holdfast.domain.limits import Limit, Limits
 from holdfast.engine.lane_store import Cap, Charge
-from holdfast.engine.policies.values import Policies
+from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.job import Claimed, Lane
+from holdfast.resilience.gates import Gate
+from holdfast.resilience.guard import DependencyPolicy
+from holdfast.resilience.limits import Limit, Limits
+from holdfast.tasks.policy_file.reloading import Reloader
+from holdfast.tasks.policy_file.values import Policies
 
-#: Asks a service how it is, without the risk of a real call.
+#: Returns whether a service is well, without the risk of a real call.
 Probe = Callable[[], Awaitable[bool]]
 
 _NO_LIMITS = Limits()
@@ -24,42 +25,48 @@ MILLI = 1000
 
 
 class Admission:
-    """*policies* gives the file's words as they are now: they may be read anew at any time."""
+    """The limits and guards of one app. *file* holds the policy file as it is in force now; None means that there is none."""
 
-    def __init__(self, policies: Callable[[], Policies] = Policies) -> None:
-        self._policies = policies
+    def __init__(self, file: Reloader | None = None) -> None:
+        self._file = file or Reloader(None)
         self.dependencies: dict[str, DependencyPolicy] = {}
         self.queues: dict[str, Limits] = {}
         self.probes: dict[str, Probe] = {}
 
+    @property
+    def policies(self) -> Policies:
+        """The policy file as it is in force now."""
+        return self._file.policies
+
     def dependency(self, name: str) -> DependencyPolicy:
-        return self._policies().dependencies.get(name) or self.dependencies.get(name) or DependencyPolicy()
+        """Return how calls of this dependency are guarded."""
+        return self._file.policies.dependencies.get(name) or self.dependencies.get(name) or DependencyPolicy()
 
     @property
     def gates(self) -> tuple[tuple[str, Gate], ...]:
-        """Those of plug-ins."""
-        return self._policies().gates
+        """The gates of plug-ins."""
+        return self._file.policies.gates
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Of owners in fair lines."""
-        return {name: owner.weight for name, owner in self._policies().owners.items()}
+        """The weights of owners in fair queuing."""
+        return {name: owner.weight for name, owner in self._file.policies.owners.items()}
 
     @property
     def priorities(self) -> Mapping[str, int]:
-        """The weights of the levels of priority."""
-        return self._policies().priorities
+        """The weights of the priority levels."""
+        return self._file.policies.priorities
 
     @property
     def declared_queues(self) -> set[str]:
-        """The queues that the file or `app.queue` names."""
-        return {*self._policies().queues, *self.queues}
+        """The queues that the policy file or `app.queue` names."""
+        return {*self._file.policies.queues, *self.queues}
 
     def limits_of_queue(self, queue: str) -> Limits | None:
-        return self._policies().queue_limits(queue) or self.queues.get(queue)
+        return self._file.policies.queue_limits(queue) or self.queues.get(queue)
 
     def caps(self, lane: Lane, task_limits: Limits | None) -> tuple[Cap, ...]:
-        """The bounds of a lane as a whole: its queue's and its task's."""
+        """Return the limits of a lane as a whole: those of its queue and of its task."""
         scoped = (
             ("queue", lane.queue, self.limits_of_queue(lane.queue)),
             ("task", lane.task, task_limits),
@@ -71,12 +78,12 @@ class Admission:
         )
 
     def charges(self, claimed: Claimed, task_limits: Limits | None, cost: float) -> list[Charge]:
-        """What starting this job takes from the rates of its owner and its key, and from quotas. A retry is not charged
-        to quotas: it was paid for."""
+        """Return what starting this job takes from the rates of its owner and its key, and from quotas.
+
+        A retry is not charged to quotas again.
+        """
         owner, key = claimed.owner, own_key(claimed.key)
-        if owner is None and key is None:
-            return []
-        policies, of_queue = self._policies(), self.limits_of_queue(claimed.lane.queue)
+        policies, of_queue = self._file.policies, self.limits_of_queue(claimed.lane.queue)
         if of_queue is None and task_limits is None and not policies.owners and not policies.quotas:
             return []
         found: list[Charge] = []
@@ -89,15 +96,15 @@ class Admission:
             if limits is not None and key is not None:
                 found += _rate(f"key {key} in {kind} {name}", limits.per_key)
         if owner is not None:
-            found += self._owed(owner, claimed.attempt, cost)
-            organisation, slash, _ = owner.partition("/")
+            found += self._owner_charges(owner, claimed.attempt, cost)
+            organization, slash, _ = owner.partition("/")
             if slash:
-                found += self._owed(organisation, claimed.attempt, cost)
+                found += self._owner_charges(organization, claimed.attempt, cost)
         return found
 
-    def _owed(self, owner: str, attempt: int, cost: float) -> list[Charge]:
-        """Of one owner, or of the organisation that "acme/ann" belongs to."""
-        policies = self._policies()
+    def _owner_charges(self, owner: str, attempt: int, cost: float) -> list[Charge]:
+        """Return the charges of one owner, or of the organization of an owner such as "acme/ann"."""
+        policies = self._file.policies
         found = _rate(f"owner {owner}", policies.owner(owner).limit)
         if attempt > 1:
             return found

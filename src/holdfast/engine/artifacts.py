@@ -1,8 +1,8 @@
-"""Artifacts: what is too large for a row is put outside, and the row says where it is.
+"""Keep results that are too large for a row, and files of handlers, outside of the database.
 
-An artifact is named after its attempt (job and epoch), so a write that is repeated has the same effect, and a worker that
-was replaced can never write over what its successor has made. It is noted in the store before it is written: whatever
-happens in between, retention knows of it.
+An artifact is named after its attempt (job and epoch). A repeated write has the same effect, and a worker that was replaced
+cannot overwrite what its successor wrote. The store records an artifact before it is written, so that retention finds it
+whatever happens in between.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from holdfast.domain.job import Artifact, Lease
-from holdfast.engine.payload import size
 from holdfast.engine.ports import ArtifactBackend, Store
 from holdfast.errors import Fatal, ResultExpired, UsageError
-from holdfast.logs import Log
+from holdfast.jobs.job import Artifact, Lease
+from holdfast.logging import Log
+from holdfast.tasks.payload import size
 
 log = Log("holdfast.artifacts")
 
-#: How many are deleted at once.
+#: How many artifacts are deleted at once.
 AT_ONCE = 32
 
-#: Before a reference, in the column of results. No JSON begins with it, so no result can be taken for a reference.
+#: Marks a reference in the column of results. No JSON begins with it, so no result can be mistaken for a reference.
 MARK = "@"
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -30,21 +30,21 @@ _REFERENCE = re.compile(rf"[0-9a-f-]{{36}}/[0-9]+(\.json|/{_FILE.pattern})")
 
 
 def split_result(stored: str | None) -> tuple[str | None, str | None]:
-    """(JSON text, reference) of what a store has in its column of results: one of them at most."""
+    """Split the column of results into (JSON text, reference); at most one of them is not None."""
     if stored is not None and stored.startswith(MARK):
         return None, stored.removeprefix(MARK)
     return stored, None
 
 
 class ArtifactStore:
-    """Puts results that are too large, and files of handlers, where *artifacts* are kept; None: nowhere."""
+    """Writes large results and files of handlers to *artifacts*. With None, there is no place to write to."""
 
     def __init__(self, store: Store, artifacts: ArtifactBackend | None, limit: int) -> None:
         self.artifacts, self.limit = artifacts, limit
         self._store = store
 
     async def keep_result(self, lease: Lease, text: str) -> str:
-        """What the row is to hold for this result: itself, or where it is. `Fatal` when it fits nowhere."""
+        """Return what the row holds for this result: its text, or a reference to it. Raises `Fatal` when there is no place for it."""
         if size(text) <= self.limit:
             return text
         if self.artifacts is None:
@@ -54,7 +54,7 @@ class ArtifactStore:
         return MARK + await self._put(lease, f"{lease.job_id}/{lease.epoch}.json", None, text.encode())
 
     async def keep_file(self, lease: Lease, name: str, data: bytes) -> str:
-        """Keep a file of the handler's own; its reference."""
+        """Write a file of a handler, and return its reference. Raises `UsageError` for a bad name or contents that are no bytes."""
         if not isinstance(name, str) or not _FILE.fullmatch(name):
             raise UsageError(
                 f"{str(name)[:40]!r} cannot name a file; use up to 200 letters, digits, dots, dashes and underscores"
@@ -64,12 +64,12 @@ class ArtifactStore:
         return await self._put(lease, f"{lease.job_id}/{lease.epoch}/{name}", name, bytes(data))
 
     async def _put(self, lease: Lease, place: str, name: str | None, data: bytes) -> str:
-        artifacts = self._open("there is nowhere to keep it")
+        artifacts = self._open("there is no place to keep it")
         await self._store.record_artifact(lease, place, name, len(data))
         return await artifacts.put(place, data)
 
     async def read(self, reference: str) -> bytes:
-        """What *reference* stands for; `ResultExpired` when it is not there any more."""
+        """Return the bytes of an artifact. Raises `ResultExpired` when it was removed."""
         if not _REFERENCE.fullmatch(reference):
             raise UsageError(f"{reference[:80]!r} is not a reference to an artifact; a job's row has it")
         artifacts = self._open(f"{reference} cannot be read")
@@ -80,7 +80,7 @@ class ArtifactStore:
             raise ResultExpired(f"the artifact {reference}", why) from None
 
     async def delete(self, due: Sequence[Artifact], patience: float | None = None) -> list[Artifact]:
-        """Delete what was kept long enough, within *patience* seconds; those that are gone now."""
+        """Delete artifacts, for at most *patience* seconds, and return those that were deleted."""
         if self.artifacts is None:
             log.warning(
                 "artifact.not_deleted", artifacts=len(due), reason="this process has no artifacts= setting"
@@ -95,7 +95,7 @@ class ArtifactStore:
                     if failures:
                         reason = str(failures[0])
                     if len(failures) == AT_ONCE:
-                        break  # it is not about this one or that one
+                        break  # the place is broken, not one artifact
         except TimeoutError:
             pass
         if len(gone) < len(due):
@@ -112,7 +112,7 @@ class ArtifactStore:
         ends = await asyncio.gather(*map(delete, group), return_exceptions=True)
         failures = [end for end in ends if end is not None]
         for failure in failures:
-            if not isinstance(failure, OSError):  # a bug, not a bad day of the disk
+            if not isinstance(failure, OSError):  # a bug, not a failing disk
                 raise failure
         return failures
 

@@ -1,7 +1,7 @@
-"""Group writes: whatever arrives while one write is under way travels together in the next.
+"""Write in groups: items that arrive during one write share the next one.
 
-There is no timer. When nothing is under way an item leaves at once; under load the batches grow by themselves.
-Each caller is answered after its own commit, never before.
+There is no timer. When no write is running, an item is written at once; under load the groups grow by themselves. Each
+caller gets its answer after its own commit, never before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_AT_ONCE = 1000
 
 
 class Coalescer(Generic[Item, Out]):
-    """Turns calls for one item into calls of *write* for many."""
+    """Turns many calls with one item into few calls of *write* with many, at most *most* at a time."""
 
     def __init__(
         self, write: Callable[[Sequence[Item]], Awaitable[Sequence[Out]]], most: int = MOST_AT_ONCE
@@ -32,7 +32,7 @@ class Coalescer(Generic[Item, Out]):
         self._busy = False  #: a lone caller is writing
 
     async def do(self, item: Item) -> Out:
-        """`put` and wait. A lone caller writes by itself; who comes meanwhile travels together after it."""
+        """Write *item*, and return its answer after the commit. A lone caller writes without a task in between."""
         if self._busy or self._writer is not None:
             return await self.put(item)
         self._busy = True
@@ -45,7 +45,7 @@ class Coalescer(Generic[Item, Out]):
                 self._writer = asyncio.ensure_future(self._run())
 
     def put(self, item: Item) -> asyncio.Future[Out]:
-        """Hand over *item*; the future is done after the commit that contains it."""
+        """Queue *item*, and return a future that is done after the commit that contains it."""
         answer: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         if self._writer is None and not self._busy:
@@ -53,7 +53,7 @@ class Coalescer(Generic[Item, Out]):
         return answer
 
     async def flushed(self) -> None:
-        """Wait until everything handed over so far has been answered."""
+        """Wait until every item queued so far has its answer."""
         while self._writer is not None:
             await asyncio.wait([self._writer])
 
@@ -70,8 +70,8 @@ class Coalescer(Generic[Item, Out]):
             outs = await self._write([item for item, _ in batch])
         except BaseException as error:
             if len(batch) > 1 and isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-                # An item that cannot be written must not take its neighbours down. By halves: where one of a thousand is
-                # refused (its owner has no credits), the others should not need a thousand writes.
+                # An item that is refused must not fail the others. Halving finds one refused item among a thousand without a
+                # thousand writes.
                 middle = len(batch) // 2
                 await self._flush(batch[:middle])
                 await self._flush(batch[middle:])
@@ -79,7 +79,7 @@ class Coalescer(Generic[Item, Out]):
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
-                    answer.exception()  # asked for: a caller that went away must not make a warning
+                    answer.exception()  # retrieved, because a caller that is gone would make asyncio warn
             if not isinstance(error, Exception):
                 raise
             return

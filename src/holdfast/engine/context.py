@@ -9,39 +9,45 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol, cast
 
-from holdfast.domain.job import Attempt, Claimed, JobId, JobRow, Lane, Lease
-from holdfast.domain.lanes import Dependency
-from holdfast.domain.moves import State
-from holdfast.domain.validation import a_function, whole, word
-from holdfast.domain.verdict import Complete
+from holdfast.attempt_log import AttemptLog, find_current_log
 from holdfast.engine.artifacts import ArtifactStore
-from holdfast.engine.attempt_log import AttemptLog
-from holdfast.engine.payload import decode_any
-from holdfast.engine.ports import Clock, Store
-from holdfast.engine.results import ANYTHING, ResultType, returned_by
+from holdfast.engine.ports import Store
 from holdfast.errors import StoreUnavailable, UsageError
-from holdfast.logs import Log
+from holdfast.jobs.job import Attempt, Claimed, JobId, JobRow, Lane, Lease
+from holdfast.jobs.lanes import Dependency
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import State
+from holdfast.jobs.verdict import Complete
+from holdfast.logging import Log
+from holdfast.tasks.payload import decode_any
+from holdfast.tasks.results import ANYTHING, ResultType, returned_by
+from holdfast.values.validation import a_function, whole, word
 
 log = Log("holdfast.worker")
 
-#: Seconds before the result of a step is sent again, and the most that this grows to.
+#: Seconds before the result of a step is sent again: at first, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 
 class DependencyCalls(Protocol):
-    """A worker's guards, as a handler needs them."""
+    """The guards of a worker around calls of dependencies, as handlers use them."""
 
     async def enter_call(self, dependency: Dependency, given: Any) -> Any:
-        """Raises `DependencyHeld` when its breaker is open."""
+        """Begin a call and return it, for `leave_call`. *given* is the permit that the job has already.
 
-    async def leave_call(self, call: Any, error: BaseException | None, task: str) -> None: ...
+        Raises:
+            DependencyHeld: The breaker of the dependency is open.
+        """
+
+    async def leave_call(self, call: Any, error: BaseException | None, task: str) -> None:
+        """End a call that raised *error*, or nothing."""
 
 
 _current: ContextVar[Job] = ContextVar("holdfast_job")
 
 
 def current_job() -> Job:
-    """The job that the calling handler runs for."""
+    """Return the job that the calling handler runs for. Raise `UsageError` outside of a handler."""
     try:
         return _current.get()
     except LookupError:
@@ -51,20 +57,25 @@ def current_job() -> Job:
 
 
 def job_of(task: Any) -> Job | None:
-    """Return the job that an asyncio *task* works for, also where its handler has started the task. Python 3.11 cannot tell."""
+    """Return the job that an asyncio *task* works for, also if its handler has started the task. On Python 3.11 return None."""
     context = getattr(task, "get_context", None)
     return None if context is None else context().get(_current)
 
 
-def current_log() -> AttemptLog | None:
-    """Where the lines go that are said now, if a handler says them."""
+def _log_of_current_job() -> AttemptLog | None:
     job = _current.get(None)
     return None if job is None else job.attempt_log()
 
 
+find_current_log(_log_of_current_job)
+
+
 class Awaited:
-    """A job whose end a handler waits for. As long as it is due and queued, that is noted with the handler's own job, so that
-    its worker knows which of its slots cannot go on. Outside of a handler this does nothing."""
+    """A job whose end a handler waits for: `with Awaited(job_id) as awaited: …`.
+
+    While that job is due and queued, it is listed in the handler's own job, so that the worker knows which of its slots cannot
+    continue. Outside of a handler this does nothing.
+    """
 
     __slots__ = ("_id", "_job")
 
@@ -75,6 +86,7 @@ class Awaited:
         return self
 
     def seen(self, row: JobRow, now: datetime) -> None:
+        """Record the state of the awaited job, as it was read at *now*."""
         if self._job is None:
             return
         waits = self._job.awaits = {} if self._job.awaits is None else self._job.awaits
@@ -89,10 +101,10 @@ class Awaited:
 
 
 class DependencyCall:
-    """A call of a dependency, or several that are judged as one, around which it stands: `async with job.dependency("bank"): …`.
+    """A block that calls a dependency: `async with job.dependency("bank"): …`. Several calls in it are judged as one.
 
-    What the block raises is judged as that dependency's doing, and nothing else is. When its breaker is open the block is not
-    entered: `DependencyHeld` puts the job off until it may be tried again, and burns no attempt.
+    An exception of the block counts against that dependency, and only exceptions of such blocks do. If the breaker is open, the
+    block raises `DependencyHeld` before it begins: the job is released until the breaker allows a try, and keeps its attempt.
     """
 
     __slots__ = ("_call", "_job", "dependency")
@@ -102,7 +114,7 @@ class DependencyCall:
         self._call: Any = None
 
     async def __aenter__(self) -> DependencyCall:
-        if self._job.calls is not None:  # outside of a worker there is nobody to ask or to tell
+        if self._job.calls is not None:  # outside of a worker there are no guards
             self._call = await self._job.calls.enter_call(self.dependency, self._job.given)
         return self
 
@@ -146,15 +158,16 @@ class Job:
         self._steps: dict[str, str] | None = None
         self._artifact_store = artifact_store
         self._gateway_status: int | None = None
-        self.said: AttemptLog | None = None  #: what was said so far; most handlers say nothing
-        self.cancelled = (
-            False  #: set when the job was cancelled or its lease was lost; a sync handler should look
+        self.said: AttemptLog | None = (
+            None  #: the log lines so far; None if there are none, as for most handlers
         )
-        self.completed = False  #: set when `transaction()` has committed the job's end
+        #: the job was cancelled or its lease was lost; a sync handler should check this and stop
+        self.cancelled = False
+        self.completed = False  #: `transaction()` has committed the end of the job
         self.calls: DependencyCalls | None = None  #: the worker's guards of dependencies
-        self.given: Any = None  #: leave of the worker's for a call of the dependency that the task names
-        self.returns: ResultType | None = None  #: what its handler returns
-        self.resources = resources  #: what `@app.lifespan` gave
+        self.given: Any = None  #: the worker's permit to call the dependency that the task names
+        self.returns: ResultType | None = None  #: the return type of its handler
+        self.resources = resources  #: what `@app.lifespan` yielded
         self.awaits: dict[JobId, Lane] | None = None  #: queued jobs that its handler waits for now
 
     @property
@@ -195,9 +208,9 @@ class Job:
 
     @property
     def gateway_status(self) -> int | None:
-        """The HTTP status that the service behind this job answered with; set it, and the event `complete` tells it.
+        """The HTTP status of the service that this job called. Set it to have it in the event `complete`.
 
-        Of an attempt that fails, the status is read from the exception. A handler in a process of its own cannot set it.
+        For a failed attempt the status is read from the exception. A handler in a process of its own cannot set it.
         """
         return self._gateway_status
 
@@ -211,20 +224,24 @@ class Job:
         return self._claimed.trace
 
     async def attempts(self) -> list[Attempt]:
-        """Those before this one, and this one."""
-        return await self._store.attempts(self.id)
+        """Return the attempts of this job so far, this one included."""
+        return await self._store.queries.attempts(self.id)
 
     @property
     def deadline_at(self) -> datetime | None:
+        """When the deadline of the job passes; None if it has none."""
         left = self._claimed.until_deadline
         return None if left is None else self._clock.now() + left
 
     async def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Do *function* once for this job: its result is recorded, and a later attempt gets it without a call.
+        """Call *function* once for this job, and return its result. A later attempt gets the recorded result without a call.
 
-        The result is stored as JSON and given back as the type that *function* says it returns; `PayloadError` when it
-        would be another one. While the store is away it waits to be recorded, as long as the lease lasts. A step whose
-        attempt lost its lease raises `LeaseLost` and records nothing.
+        The result is stored as JSON and returned as the annotated return type of *function*. While the store is unavailable,
+        the result waits to be recorded for as long as the lease lasts.
+
+        Raises:
+            PayloadError: The result would not come back as it was.
+            LeaseLost: The attempt has lost its lease, and nothing was recorded.
         """
         given: object = function
         if inspect.iscoroutine(given):  # `job.step("mail", send(x))`: it would run in every attempt
@@ -233,7 +250,7 @@ class Job:
             f"the step {name!r:.60}", function, "a function and its arguments: job.step(name, function, …)"
         )
         if self._steps is None:
-            self._steps = await self._store.steps(self.id)
+            self._steps = await self._store.queries.steps(self.id)
         returns = returned_by(function)
         if word("name", name) in self._steps:
             return returns.read(decode_any(self._steps[name]))
@@ -246,8 +263,10 @@ class Job:
         return returns.read(decode_any(text))
 
     async def _record(self, name: str, text: str) -> None:
-        """Until the store has answered: what the step did is done, and may have been paid for. The lease's epoch makes a
-        second sending harmless, and the worker ends this attempt when the lease is over."""
+        """Send the result until the store answers, because the step was done and may have cost money.
+
+        The lease's epoch makes it harmless to send it twice. The worker ends this attempt when the lease is over.
+        """
         pause = FIRST_PAUSE
         while True:
             try:
@@ -258,11 +277,11 @@ class Job:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     def dependency(self, name: str, shard: str = "") -> DependencyCall:
-        """Mark the calls of one dependency: `async with job.dependency("bank"): …`, for a task that calls several."""
+        """Return a block for calls of one dependency, in a task that calls several: `async with job.dependency("bank"): …`."""
         return DependencyCall(self, Dependency(word("name", name), shard))
 
     async def progress(self, percent: float, message: str = "") -> None:
-        """Say how far the work is. `LeaseLost` tells a handler that it works for nobody any more."""
+        """Report the progress of the work. Raise `LeaseLost` if the job is not this handler's any more."""
         try:
             done = float(percent)
         except (TypeError, ValueError):
@@ -270,27 +289,31 @@ class Job:
         await self._store.record_progress(self.lease, min(max(done, 0.0), 100.0), str(message)[:500])
 
     async def artifact(self, name: str, data: bytes) -> str:
-        """Keep a file with this job, where the setting `artifacts` says; the reference to return or to pass on.
+        """Store a file with this job in the place of the setting `artifacts`, and return a reference to it.
 
-        `app.artifact(reference)` reads it. It is removed by retention, with the job's result. A file is of its attempt:
-        a later attempt that writes one of the same name does not touch it.
+        `app.jobs.read_artifact(reference)` reads the file. Retention removes it with the result of the job. Each attempt has
+        its own files: a later attempt that stores one of the same name does not overwrite it.
         """
         return await self._artifact_store.keep_file(self.lease, name, data)
 
     def log(self, message: str, **facts: Any) -> None:
-        """Say something that is kept with this attempt: `job.log("converted", pages=3)`."""
+        """Add a line to the log of this attempt: `job.log("converted", pages=3)`."""
         self.attempt_log().add(self._clock.now(), "INFO", str(message), facts)
 
     def attempt_log(self) -> AttemptLog:
+        """Return the log of this attempt."""
         if self.said is None:
             self.said = AttemptLog()
         return self.said
 
     @asynccontextmanager
     async def transaction(self, result: Any = None) -> AsyncIterator[Any]:
-        """A connection of the store: your writes and the end of this job commit together, or not at all.
+        """Open a transaction on a connection of the store, in which your writes and the end of this job commit together.
 
-        On leaving the block the job is completed with *result*, fenced by its lease. `LeaseLost` rolls back.
+        When the block ends, the job is completed with *result*, fenced by its lease.
+
+        Raises:
+            LeaseLost: The job is not this handler's any more, and the transaction was rolled back.
         """
         returns = self.returns or ANYTHING
         text = await self._artifact_store.keep_result(self.lease, returns.write(result, "the result"))
@@ -302,10 +325,10 @@ class Job:
         self.completed = True
 
 
-#: The default for a handler's job parameter, `*, job: Job = THIS_JOB`: tells a type checker that callers do not pass it.
+#: The default of a handler's job parameter, `*, job: Job = THIS_JOB`: type checkers then know that callers do not pass it.
 THIS_JOB: Job = cast(Job, None)
 
 
 def run_as(job: Job) -> Any:
-    """Make *job* the current one of this context; the answer undoes it."""
+    """Make *job* the current job of this context, and return a token that undoes it."""
     return _current.set(job)

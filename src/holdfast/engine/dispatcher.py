@@ -1,7 +1,7 @@
-"""The broker of this process, as far as it can be reached: a caller gets an answer, or None while it is unavailable.
+"""The connection of this process to the broker that hands out due jobs.
 
-Said once when it goes and once when it is back; nobody gets an error. What is offered and taken back on the way of a verb
-leaves behind it: bounded, and never waited for.
+A caller gets an answer, or None while the broker is unavailable, and never an error. The log has one line when the broker goes and
+one when it is back. Offers that follow an enqueue or a retry are sent in the background: bounded, and never waited for.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from holdfast.domain.job import Enqueued, JobId, Lane, NewJob
 from holdfast.engine.admission import Admission
 from holdfast.engine.dispatch import BrokerUnavailable, Dispatch, DispatchEntry
-from holdfast.engine.ports import Clock, Ids, Store
-from holdfast.engine.tasks import Task
+from holdfast.engine.ports import Store
+from holdfast.engine.tables import bookmarks
 from holdfast.errors import StoreError
-from holdfast.logs import Log
+from holdfast.jobs.job import Enqueued, JobId, Lane, NewJob
+from holdfast.jobs.machine import Clock, Ids
+from holdfast.logging import Log
+from holdfast.tasks.task import Task
 
 log = Log("holdfast.dispatch")
 
 T = TypeVar("T")
 
-#: How often a broker that is away is looked for.
+#: Seconds between two tries to reach a broker that is unavailable.
 TRY_EVERY = 1.0
-#: How many offers may be in flight; maintenance makes the others.
+#: How many offers may be in flight; maintenance makes the rest.
 MOST_ON_THE_WAY = 10_000
-#: The store's own name at a broker, kept where bookmarks are.
+#: The bookmark that holds the name of this store at a broker.
 NAME = "dispatch.name"
 
 
 async def name_of(store: Store, ids: Ids) -> str:
-    """By which stores that share a broker are kept apart; made once."""
-    found = await store.bookmark(NAME)
+    """Return the name that keeps stores apart that share a broker. It is made once."""
+    found = await bookmarks.get(store, NAME)
     if found is None:
-        await store.move_bookmark(NAME, before=None, to=int.from_bytes(ids.secret()[:6]))
-        found = await store.bookmark(NAME)
+        await bookmarks.move(store, NAME, before=None, to=int.from_bytes(ids.secret()[:6]))
+        found = await bookmarks.get(store, NAME)
     return f"{found:x}"
 
 
@@ -52,54 +54,54 @@ class Dispatcher:
         tasks: dict[str, Task[Any, Any]],
         admission: Admission,
     ) -> None:
-        """*where* is what people may see of its address."""
+        """Make a dispatcher; *where* is the broker's address as logs may show it."""
         self.delays, self.repeats = dispatch.delays, dispatch.repeats
         self._dispatch, self._where, self._store, self._clock = dispatch, where, store, clock
         self._tasks, self._admission = tasks, admission
-        self.there = True
+        self.is_available = True
         self._try_at = self._back_at = -math.inf
         self._entries: dict[JobId, DispatchEntry] = {}
-        self._looks: dict[JobId, None] = {}
+        self._moved: dict[JobId, None] = {}
         self._sending: asyncio.Task[None] | None = None
 
     def hands_out(self, lane: Lane) -> bool:
-        """Whether jobs of this lane go through the broker. Where more than priority and time decides, the store does it."""
+        """Return whether jobs of this lane go through the broker. Lanes with keys or limits are left to the store."""
         task = self._tasks.get(lane.task)
         if task is None:
-            return True  # some other worker has it
+            return True  # another worker may know it
         limits = task.policy.limits
         keyed = limits is not None and (limits.per_key.concurrency or limits.per_owner.concurrency)
         return not (keyed or task.policy.execute == "external" or self._admission.caps(lane, limits))
 
     # -- asking -----------------------------------------------------------------------------------------------------
     async def ask(self, question: Callable[[Dispatch], Awaitable[T]]) -> T | None:
-        """Its answer; None while it is away. One that is away is asked again after a while."""
+        """Return the broker's answer; None while it is unavailable. It is tried again once a second."""
         began = self._clock.monotonic()
-        if not self.there and began < self._try_at:
+        if not self.is_available and began < self._try_at:
             return None
         try:
             answer = await question(self._dispatch)
-            _heed_cancellation()
+            _raise_if_cancelled()
         except BrokerUnavailable as error:
-            _heed_cancellation()
-            if self.there and began < self._back_at:
-                return None  # asked of the broker as it was before
+            _raise_if_cancelled()
+            if self.is_available and began < self._back_at:
+                return None  # this call began before the broker was back
             self._try_at = self._clock.monotonic() + TRY_EVERY
-            if self.there:
-                self.there = False
+            if self.is_available:
+                self.is_available = False
                 hint = "jobs are claimed from the store until it is back"
                 log.warning("broker.unavailable", broker=self._where, reason=str(error), hint=hint)
             return None
-        if not self.there:
-            self.there, self._back_at = True, self._clock.monotonic()
+        if not self.is_available:
+            self.is_available, self._back_at = True, self._clock.monotonic()
             log.info("broker.recovered", broker=self._where)
         return answer
 
     async def tend(self) -> None:
-        """Look for it while it is away, for ever."""
+        """Try to reach an unavailable broker, for ever."""
         while True:
             await self._clock.sleep(TRY_EVERY)
-            if not self.there:
+            if not self.is_available:
                 await self.ask(lambda dispatch: dispatch.ping())
 
     async def close(self) -> None:
@@ -108,17 +110,17 @@ class Dispatcher:
             await asyncio.gather(self._sending, return_exceptions=True)
         await self._dispatch.close()
 
-    # -- on the way of a verb ---------------------------------------------------------------------------------------
+    # -- after an enqueue or a move ---------------------------------------------------------------------------------------
     def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-        """These were stored just now. A broker that cannot tell repeats apart hears of them from the duty alone."""
-        if not (self.there and self.repeats):
+        """Offer jobs that were just stored. A broker that would keep repeated offers gets them from maintenance only."""
+        if not (self.is_available and self.repeats):
             return
         handed: dict[Lane, bool] = {}
         for job, answer in zip(jobs, answers, strict=True):
             if len(self._entries) >= MOST_ON_THE_WAY:
                 break
             spec = job.spec
-            # A moment that the caller named is the store's to compare with its clock.
+            # Only the store can compare a time that the caller named with its clock.
             if answer.duplicate or spec.key is not None or spec.run_at is not None:
                 continue
             if spec.lane not in handed:
@@ -129,50 +131,52 @@ class Dispatcher:
         self._send()
 
     def moved(self, job_id: JobId) -> None:
-        """A person has cancelled it, or had it run again: as it stands now, it is offered or taken back."""
-        if self.there and self.repeats and len(self._looks) < MOST_ON_THE_WAY:
-            self._looks[job_id] = None
+        """Offer a job that a person has retried, or take back one that was cancelled."""
+        if self.is_available and self.repeats and len(self._moved) < MOST_ON_THE_WAY:
+            self._moved[job_id] = None
             self._send()
 
     def _send(self) -> None:
-        if self._sending is None and (self._entries or self._looks):
+        if self._sending is None and (self._entries or self._moved):
             self._sending = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         try:
-            while self._entries or self._looks:
+            while self._entries or self._moved:
                 entries, self._entries = self._entries, {}
-                looks, self._looks = list(self._looks), {}
-                with suppress(StoreError):  # the duty follows
-                    await self._pass_on(list(entries.values()), looks)
+                moved, self._moved = list(self._moved), {}
+                with suppress(StoreError):  # maintenance offers them
+                    await self._pass_on(list(entries.values()), moved)
         finally:
             self._sending = None
 
-    async def _pass_on(self, entries: list[DispatchEntry], looks: list[JobId]) -> None:
+    async def _pass_on(self, entries: list[DispatchEntry], moved: list[JobId]) -> None:
         if entries:
             await self.ask(lambda dispatch: dispatch.offer(entries))
-        if looks:
-            await self.bring_up_to_date(looks)
+        if moved:
+            await self.refresh(moved)
 
-    async def bring_up_to_date(self, ids: Sequence[JobId]) -> list[DispatchEntry] | None:
-        """Offer those of these that wait, and take the others back; those that wait, None when the broker is away."""
-        waiting = await self._store.waiting(ids)
+    async def refresh(self, ids: Sequence[JobId]) -> list[DispatchEntry] | None:
+        """Offer those of these jobs that wait, and take the others back. Return those offered; None when the broker is unavailable."""
+        waiting = await self._store.dispatch.waiting(ids)
         offered = [entry for entry in waiting if self.hands_out(entry.lane)]
         gone = set(ids) - {entry.job_id for entry in offered}
 
-        async def tell(dispatch: Dispatch) -> list[DispatchEntry]:
+        async def offer(dispatch: Dispatch) -> list[DispatchEntry]:
             if gone:
                 await dispatch.cancel(gone)
             if offered:
                 await dispatch.offer(offered)
             return offered
 
-        return await self.ask(tell)
+        return await self.ask(offer)
 
 
-def _heed_cancellation() -> None:
-    """Up to Python 3.11 `asyncio.wait_for` may swallow a cancellation that comes together with the answer, and drivers use
-    it: a task that was cancelled would go on for ever."""
+def _raise_if_cancelled() -> None:
+    """Raise `CancelledError` in a task that was cancelled.
+
+    Drivers use `asyncio.wait_for`, which up to Python 3.11 may swallow a cancellation that comes together with the answer.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

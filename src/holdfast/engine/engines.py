@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,16 +15,23 @@ Loop = asyncio.AbstractEventLoop
 
 
 class Engines:
-    """*opened* makes an engine in the running loop, *closed* one that needs none. *owned*: their stores are ours to close."""
+    """Opens and closes engines.
+
+    Args:
+        opened: Makes an engine in the running loop.
+        closed: Makes an engine that needs no loop.
+        owned: Whether the stores of these engines are closed here.
+    """
 
     def __init__(
         self, opened: Callable[[], Awaitable[Engine]], closed: Callable[[], Engine], *, owned: bool
     ) -> None:
         self._opened, self._closed, self._owned = opened, closed, owned
-        self._by_loop: dict[Loop | None, Engine] = {}
+        self.by_loop: dict[Loop | None, Engine] = {}  #: the open engines, each by the loop that uses it
         self._openings: dict[Loop, asyncio.Lock] = {}
+        self._making = threading.Lock()
         self._direct: EnqueuesDirectly | None = None
-        # Of stores alone: a reference to an engine keeps its tasks alive, and with them the app.
+        # Only stores: a reference to an engine would keep its tasks alive, and with them the app.
         self._stores: dict[Loop | None, Store] = {}
         self._end = weakref.finalize(self, _abandon_all, self._stores)
 
@@ -31,25 +39,25 @@ class Engines:
         """Never close these engines: this process was forked, and they belong to its parent."""
         self._end.detach()
 
-    async def here(self) -> Engine:
-        """The engine of the running loop, opened if need be. Those of loops that are gone are closed on the way."""
+    async def open(self) -> Engine:
+        """Open an engine for the running loop, unless it has one by now, and return it. Engines of closed loops are closed."""
         loop = asyncio.get_running_loop()
-        if loop in self._by_loop:
-            return self._by_loop[loop]
         self._sweep()
         async with self._openings.setdefault(loop, asyncio.Lock()):
-            if loop not in self._by_loop:
+            if loop not in self.by_loop:
                 self._keep(loop, await self._opened())
-        return self._by_loop[loop]
+        return self.by_loop[loop]
 
     def anywhere(self) -> Engine:
-        """Any engine, for what needs no loop."""
-        if not self._by_loop:
-            self._keep(None, self._closed())
-        return next(iter(self._by_loop.values()))
+        """Return any engine, for calls that need no loop."""
+        if not self.by_loop:
+            with self._making:  # threads that come first at the same time share one
+                if not self.by_loop:
+                    self._keep(None, self._closed())
+        return next(iter(self.by_loop.values()))
 
     def direct(self) -> EnqueuesDirectly | None:
-        """A store that can be enqueued to from any thread, if these are of that kind."""
+        """Return a store that any thread may enqueue to; None when the stores of this app are not of that kind."""
         if self._direct is None:
             store = self.anywhere().store
             self._direct = store if isinstance(store, EnqueuesDirectly) else None
@@ -59,7 +67,7 @@ class Engines:
         """Close the engine of the running loop, and those that no loop uses."""
         self.close_idle()
         loop = asyncio.get_running_loop()
-        engine = self._by_loop.pop(loop, None)
+        engine = self.by_loop.pop(loop, None)
         self._openings.pop(loop, None)
         store = self._stores.pop(loop, None)
         if engine is not None and engine.caller is not None:
@@ -70,25 +78,25 @@ class Engines:
             await store.close()
 
     def close_idle(self) -> None:
-        """Close the engine of no loop, and those of loops that are gone. No thread may be enqueueing."""
+        """Close the engine of no loop, and those of closed loops. No thread may be enqueueing."""
         self._direct = None
         self._sweep()
         self._drop(None)
 
     def _keep(self, loop: Loop | None, engine: Engine) -> None:
-        self._by_loop[loop] = engine
+        self.by_loop[loop] = engine
         if self._owned:
             self._stores[loop] = engine.store
 
     def _sweep(self) -> None:
-        """Close what was opened in loops that are gone, but for a store that threads may be enqueueing to."""
+        """Close the engines of closed loops, except one whose store threads may be enqueueing to."""
         used: object = self._direct
-        for loop in [loop for loop in self._by_loop if loop is not None and loop.is_closed()]:
-            if self._by_loop[loop].store is not used:
+        for loop in [loop for loop in self.by_loop if loop is not None and loop.is_closed()]:
+            if self.by_loop[loop].store is not used:
                 self._drop(loop)
 
     def _drop(self, loop: Loop | None) -> None:
-        self._by_loop.pop(loop, None)
+        self.by_loop.pop(loop, None)
         if loop is not None:
             self._openings.pop(loop, None)
         store = self._stores.pop(loop, None)
@@ -97,8 +105,8 @@ class Engines:
 
 
 def _abandon_all(stores: dict[Loop | None, Store]) -> None:
-    """At the end of the app, or of the process: there is nobody left to close them."""
+    """Close the stores at the end of the app or of the process, when no loop is left to do it."""
     for loop, store in stores.items():
         if loop is None or loop.is_closed():
-            with suppress(Exception):  # and nobody to tell
+            with suppress(Exception):  # no caller is left to raise to
                 store.abandon()

@@ -1,34 +1,33 @@
-"""Why a job waits, and how lanes and queues stand. Mixed into the engine: it gathers, `holdfast.domain.explain` decides."""
+"""Read the facts that explain why a job waits, and what waits in lanes and queues. `holdfast.diagnosis.explain` decides."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from holdfast.domain.breaker import BreakerState
-from holdfast.domain.explain import Explanation, explain
-from holdfast.domain.gates import GateRefusal, GateRequest, first_refusal
-from holdfast.domain.job import JobId, JobRow, Lane, named
-from holdfast.domain.lanes import Dependency, Held, HoldIndex
-from holdfast.domain.limits import Rate
-from holdfast.domain.moves import State
-from holdfast.domain.queue_position import QueuePosition, Use
-from holdfast.domain.wait_reasons import Bound, Facts, Guarded
-from holdfast.engine.admission import Admission
+from holdfast.diagnosis.explain import Explanation, explain
+from holdfast.diagnosis.wait_reasons import Bound, Facts, Guarded
+from holdfast.engine.engine import Engine
 from holdfast.engine.lane_store import Cap, DependencyState
-from holdfast.engine.ports import Store
-from holdfast.engine.tasks import Task
+from holdfast.engine.tables.dependencies import dependency_states
+from holdfast.engine.tables.holds import holds_in_force
 from holdfast.errors import UnknownJob
+from holdfast.jobs.job import JobId, JobRow, Lane
+from holdfast.jobs.lanes import Dependency, Held, HoldIndex
+from holdfast.jobs.moves import State
+from holdfast.jobs.queue_position import QueuePosition, Use
+from holdfast.resilience.breaker import BreakerState
+from holdfast.resilience.gates import GateRefusal, GateRequest, first_refusal
+from holdfast.resilience.limits import Rate
 
 #: A job may move between two reads; after this many reads it is explained as it was read.
-LOOKS = 3
+_READS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneRow:
-    """A lane as everyone sees it: what waits in it, what holds it, what limits it."""
+    """A lane as all processes see it: what waits in it, what holds it, what limits it."""
 
     label: str
     queue: str
@@ -44,7 +43,7 @@ class LaneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """A queue as everyone sees it. *held* is the pause of the queue as a whole."""
+    """A queue as all processes see it. *held* is the pause of the queue as a whole."""
 
     name: str
     tasks: tuple[str, ...]
@@ -53,122 +52,116 @@ class QueueRow:
     held: Held | None
 
 
-class Explanations:
-    store: Store
-    admission: Admission
-    tasks: dict[str, Task[Any, Any]]
-
-    async def explain(self, job_id: str) -> Explanation:
-        """Why it is not running, and when it is expected to. `UnknownJob` when there is none."""
-        row, queue_position, caps = await self._seen(named(job_id))
-        if row.state is not State.QUEUED:
-            return explain(Facts(row=row, queue_position=queue_position))
-        task = self.tasks.get(row.task)
-        return explain(
-            Facts(
-                row=row,
-                queue_position=queue_position,
-                holds=await self.store.holds(),
-                workers=await self.store.workers(),
-                tasks=self.tasks or None,
-                external=task is not None and task.policy.execute == "external",
-                dependency=await self._guarded(queue_position.lane),
-                bounds=[_bound(cap, queue_position.use) for cap in caps],
-                windows=None if task is None else task.policy.retry.windows,
-                refusal=self._refusal(row, queue_position),
-            )
+async def explain_job(engine: Engine, job_id: JobId) -> Explanation:
+    """Return why the job is not running, and when it is expected to. Raises `UnknownJob` when there is none."""
+    row, queue_position, caps = await _seen(engine, job_id)
+    if row.state is not State.QUEUED:
+        return explain(Facts(row=row, queue_position=queue_position))
+    store, task = engine.store, engine.tasks.get(row.task)
+    return explain(
+        Facts(
+            row=row,
+            queue_position=queue_position,
+            holds=await holds_in_force(store),
+            workers=await store.queries.workers(),
+            tasks=engine.tasks or None,
+            external=task is not None and task.policy.execute == "external",
+            dependency=await _guarded(engine, queue_position.lane),
+            bounds=[_bound(cap, queue_position.use) for cap in caps],
+            windows=None if task is None else task.policy.retry.windows,
+            refusal=_refusal(engine, row, queue_position),
         )
+    )
 
-    async def _seen(self, job_id: JobId) -> tuple[JobRow, QueuePosition, tuple[Cap, ...]]:
-        """Its row and where it stands, of one and the same moment if that can be had."""
-        for look in range(LOOKS):
-            row = await self.store.job(job_id)
-            if row is None:
-                break
-            task = self.tasks.get(row.task)
-            caps = self.admission.caps(
-                Lane(row.queue, row.task), None if task is None else task.policy.limits
-            )
-            queue_position = await self.store.queue_position(job_id, [cap.scope for cap in caps])
-            if queue_position is None:
-                break
-            if (row.state is State.QUEUED) == (queue_position.place is not None) or look == LOOKS - 1:
-                return row, queue_position, caps
-        raise UnknownJob(job_id)
 
-    async def _guarded(self, lane: Lane) -> Guarded | None:
-        dependency = Dependency.of(lane)
-        found = [one for one in await self.store.dependency_states() if one.dependency == dependency]
-        if dependency is None or not found:
-            return None
-        policy, state_of_dependency = self.admission.dependency(dependency.name).breaker, found[0]
-        return Guarded(
-            label=dependency.label,
-            breaker=state_of_dependency.breaker,
-            holds=policy is None or policy.mode == "hold",
-            limit=state_of_dependency.limit,
-            in_flight=state_of_dependency.in_flight,
-            callers=state_of_dependency.callers,
+async def _seen(engine: Engine, job_id: JobId) -> tuple[JobRow, QueuePosition, tuple[Cap, ...]]:
+    """Return the job's row and queue position as of one moment, where a few reads can find one."""
+    for read in range(_READS):
+        row = await engine.store.queries.job(job_id)
+        if row is None:
+            break
+        task = engine.tasks.get(row.task)
+        limits = None if task is None else task.policy.limits
+        caps = engine.admission.caps(Lane(row.queue, row.task), limits)
+        queue_position = await engine.store.queries.queue_position(job_id, [cap.scope for cap in caps])
+        if queue_position is None:
+            break
+        if (row.state is State.QUEUED) == (queue_position.place is not None) or read == _READS - 1:
+            return row, queue_position, caps
+    raise UnknownJob(job_id)
+
+
+async def _guarded(engine: Engine, lane: Lane) -> Guarded | None:
+    dependency = Dependency.of(lane)
+    found = [one for one in await dependency_states(engine.store) if one.dependency == dependency]
+    if dependency is None or not found:
+        return None
+    policy, state = engine.admission.dependency(dependency.name).breaker, found[0]
+    return Guarded(
+        label=dependency.label,
+        breaker=state.breaker,
+        holds=policy is None or policy.mode == "hold",
+        limit=state.limit,
+        in_flight=state.in_flight,
+        callers=state.callers,
+    )
+
+
+def _refusal(engine: Engine, row: JobRow, queue_position: QueuePosition) -> GateRefusal | None:
+    """Return what the gates of plug-ins answer for the job's next attempt."""
+    request = GateRequest(
+        lane=queue_position.lane,
+        now=queue_position.now,
+        owner=row.owner,
+        key=row.key,
+        attempt=row.attempt + 1,
+        priority=row.priority,
+    )
+    return first_refusal(engine.admission.gates, request)
+
+
+async def lane_rows(engine: Engine, after: str | None, limit: int | None) -> list[LaneRow]:
+    """Return up to *limit* lanes that were ever used, by label, from behind the label *after*."""
+    store = engine.store
+    alike: dict[str, list[Lane]] = defaultdict(list)  # by label: with owners in turn, and without
+    for lane in await store.lanes.all():
+        alike[lane.label].append(lane)
+    page = _page(alike, after, limit)
+    holds = HoldIndex(await holds_in_force(store))
+    depths = await store.lanes.depths(_lanes_of(page, alike))
+    states = {state.dependency: state for state in await dependency_states(store)}
+    return [
+        _lane_row(
+            label,
+            sorted(alike[label]),
+            sum(depths.get(lane, 0) for lane in alike[label]),
+            holds.holding(alike[label][0]),
+            states,
         )
+        for label in page
+    ]
 
-    def _refusal(self, row: JobRow, queue_position: QueuePosition) -> GateRefusal | None:
-        """What the gates of plug-ins would say of its next attempt."""
-        asking = GateRequest(
-            lane=queue_position.lane,
-            now=queue_position.now,
-            owner=row.owner,
-            key=row.key,
-            attempt=row.attempt + 1,
-            priority=row.priority,
+
+async def queue_rows(engine: Engine, after: str | None, limit: int | None) -> list[QueueRow]:
+    """Return up to *limit* queues that were ever used, by name, from behind the name *after*."""
+    store = engine.store
+    lanes: dict[str, list[Lane]] = defaultdict(list)
+    for lane in await store.lanes.all():
+        lanes[lane.queue].append(lane)
+    page = _page(lanes, after, limit)
+    depths, holds = await store.lanes.depths(_lanes_of(page, lanes)), await holds_in_force(store)
+    workers = await store.queries.workers()
+    paused = {held.scope.name: held for held in holds if held.scope.kind == "queue"}
+    return [
+        QueueRow(
+            name=name,
+            tasks=tuple(sorted({lane.task for lane in lanes[name]})),
+            waiting=sum(depths.get(lane, 0) for lane in lanes[name]),
+            workers=sum(worker.serves(name) for worker in workers),
+            held=paused.get(name),
         )
-        return first_refusal(self.admission.gates, asking)
-
-    # -- lanes and queues -------------------------------------------------------------------------------------------
-    async def lanes(self, *, after: str | None = None, limit: int | None = None) -> list[LaneRow]:
-        """Lanes that were ever used, by their labels: those behind the label *after*, up to *limit*."""
-        alike: dict[str, list[Lane]] = defaultdict(list)  # of one label: with owners in turn, and without
-        for lane in await self.store.lanes():
-            alike[lane.label].append(lane)
-        page = _page(alike, after, limit)
-        holds = HoldIndex(await self.store.holds())
-        depths = await self.store.depths(_lanes_of(page, alike))
-        dependency_states = {
-            state_of_dependency.dependency: state_of_dependency
-            for state_of_dependency in await self.store.dependency_states()
-        }
-        return [
-            _lane_row(
-                label,
-                sorted(alike[label]),
-                sum(depths.get(lane, 0) for lane in alike[label]),
-                holds.holding(alike[label][0]),
-                dependency_states,
-            )
-            for label in page
-        ]
-
-    async def queues(self, *, after: str | None = None, limit: int | None = None) -> list[QueueRow]:
-        """Queues that were ever used, by their names: those behind the name *after*, up to *limit*."""
-        lanes: dict[str, list[Lane]] = defaultdict(list)
-        for lane in await self.store.lanes():
-            lanes[lane.queue].append(lane)
-        page = _page(lanes, after, limit)
-        depths, holds, workers = (
-            await self.store.depths(_lanes_of(page, lanes)),
-            await self.store.holds(),
-            await self.store.workers(),
-        )
-        paused = {held.scope.name: held for held in holds if held.scope.kind == "queue"}
-        return [
-            QueueRow(
-                name=name,
-                tasks=tuple(sorted({lane.task for lane in lanes[name]})),
-                waiting=sum(depths.get(lane, 0) for lane in lanes[name]),
-                workers=sum(worker.serves(name) for worker in workers),
-                held=paused.get(name),
-            )
-            for name in page
-        ]
+        for name in page
+    ]
 
 
 def _page(names: Iterable[str], after: str | None, limit: int | None) -> list[str]:
@@ -190,10 +183,10 @@ def _lane_row(
     lanes: list[Lane],
     waiting: int,
     held: Held | None,
-    dependency_states: Mapping[Dependency, DependencyState],
+    states: Mapping[Dependency, DependencyState],
 ) -> LaneRow:
     dependency = Dependency.of(lanes[0])
-    state_of_dependency = None if dependency is None else dependency_states.get(dependency)
+    state = None if dependency is None else states.get(dependency)
     return LaneRow(
         label=label,
         queue=lanes[0].queue,
@@ -202,7 +195,7 @@ def _lane_row(
         fair=any(lane.fair for lane in lanes),
         waiting=waiting,
         held=held,
-        breaker=None if state_of_dependency is None else state_of_dependency.breaker.state,
-        limit=None if state_of_dependency is None else state_of_dependency.limit or None,
-        in_flight=None if state_of_dependency is None else state_of_dependency.in_flight,
+        breaker=None if state is None else state.breaker.state,
+        limit=None if state is None else state.limit or None,
+        in_flight=None if state is None else state.in_flight,
     )

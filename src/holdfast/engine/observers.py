@@ -1,7 +1,7 @@
-"""The one seam through which others learn what this process has done: counters, for instance. Nobody listens by default.
+"""Report what this process has done to observers, such as metrics. There are none by default.
 
-An observer is told after the fact and once for a whole group, on whatever thread did it. It can change nothing, and what
-it raises is logged and forgotten: a counter must not cost a job.
+An observer is called after the fact, once for a whole group, on the thread that did the work. It can change nothing. What it
+raises is logged and ignored, because a counter must not cost a job.
 """
 
 from __future__ import annotations
@@ -9,54 +9,54 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from holdfast.domain.external import Outcome
-from holdfast.domain.job import Claimed, Enqueued, Expired, JobRow, NewJob, Settlement
-from holdfast.domain.lanes import Dependency
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Failure
 from holdfast.engine.ports import Reclaim, SettlementStatus
-from holdfast.logs import Log
+from holdfast.jobs.external import Outcome
+from holdfast.jobs.job import Claimed, Enqueued, Expired, JobRow, NewJob, Settlement
+from holdfast.jobs.lanes import Dependency
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Failure
+from holdfast.logging import Log
 
 log = Log("holdfast.engine")
 
-#: An attempt's end, and the job as it was claimed; None where only the lease was known.
+#: A settlement, and the job as it was claimed; None where only the lease is known.
 End = tuple[Settlement, Claimed | None]
 
 
 class Observer(Protocol):
     def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-        """They are stored, but for duplicates. In a caller's own transaction: they will be, if it commits."""
+        """Jobs were stored, except duplicates. In a caller's transaction they are stored if it commits."""
 
     def rejected(self, job: NewJob, failure: Failure) -> None:
-        """A refused input was put on record."""
+        """A refused input was recorded."""
 
     def settled(self, ends: Sequence[End], answers: Sequence[SettlementStatus]) -> None:
-        """The store has answered these ends."""
+        """The store has answered these settlements."""
 
     def reclaimed(self, taken: Sequence[tuple[Expired, Reclaim]], done: int) -> None:
-        """Report that *done* of these were reclaimed; other workers settled the rest first."""
+        """*done* of these jobs were reclaimed; other workers settled the rest first."""
 
     def timed_out(self, jobs: int) -> None:
-        """Report that *jobs* jobs failed because their deadline passed."""
+        """*jobs* jobs failed because their deadline passed."""
 
     def retried(self, kind: Kind) -> None:
-        """A person had a job run again: `manual_retry` or `redriven`."""
+        """A person let a job run again; *kind* is `manual_retry` or `redriven`."""
 
     def called(self, dependency: Dependency, seconds: float) -> None:
         """A call of a dependency has ended."""
 
     def reported(self, job: JobRow, outcome: Outcome) -> None:
-        """A job that others execute was ended or put back by their report; *job* is as it is then."""
+        """A report ended or put back an external job; *job* is its row after that."""
 
 
 class Observers:
-    """All that listen, as one of them."""
+    """All observers of a process."""
 
     __slots__ = ("_all", "any")
 
     def __init__(self) -> None:
         self._all: tuple[Observer, ...] = ()
-        self.any = False  #: asked before what is told for every call
+        self.any = False  #: whether there is one; read before work that only observers need
 
     def add(self, observer: Observer) -> None:
         self._all, self.any = (*self._all, observer), True

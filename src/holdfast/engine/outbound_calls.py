@@ -1,4 +1,4 @@
-"""The door for calls to URLs that users gave."""
+"""The port for calls to URLs that users enter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ class OutboundResponse(Protocol):
 
 class OutboundCalls(Protocol):
     async def check_address(self, url: str) -> None:
-        """`TargetNotAllowed` for a URL that must not be called, by its text or by where its name leads now."""
+        """Raise `TargetNotAllowed` for a URL that must not be called, by its text or by the address it resolves to now."""
 
     async def call(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str], most: int
     ) -> OutboundResponse:
-        """One request, one answer, redirects not followed, at most *most* bytes of it read.
+        """Send one request, and return its response. Redirects are not followed; at most *most* bytes of the body are read.
 
-        `TargetNotAllowed` when it must not be made; `TimeoutError` or `ConnectionError` when it came to nothing.
+        Raises:
+            TargetNotAllowed: The URL must not be called.
+            TimeoutError: No response came in time.
+            ConnectionError: The connection failed.
         """

@@ -1,4 +1,4 @@
-"""What may be done from outside, by HTTP or by a signed message, with which tasks and queues.
+"""Which tasks and queues callers may use over HTTP and by signed messages.
 
 | task | keys of owners | keys of operators and admins |
 |---|---|---|
@@ -6,7 +6,7 @@
 | declared without | see and cancel their own jobs | enqueue, retry, redrive |
 | the engine's own | nothing | retry and redrive as it is |
 
-A task that nothing is said of is closed. Python and the command line do not ask here.
+A task is closed unless it is declared open. Calls from Python and the command line are not checked here.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Protocol
 
-from holdfast.domain.internal import is_internal
 from holdfast.engine.admission import Admission
-from holdfast.engine.settings import Settings
-from holdfast.engine.tasks import Task
 from holdfast.errors import Forbidden
+from holdfast.jobs.internal import is_internal
+from holdfast.tasks.settings import Settings
+from holdfast.tasks.task import Task
 
 
 class Declared(Protocol):
-    """What an app declares, as an app or an engine has it."""
+    """What permissions depend on; a runtime and an engine both have it."""
 
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]: ...
@@ -33,13 +33,13 @@ class Declared(Protocol):
 
 
 def must_not_be_internal(task: str) -> None:
-    """`Forbidden` for a task of the engine's own, whether this process has it or not."""
+    """Raise `Forbidden` for a task of the engine itself, whether this process has it or not."""
     if is_internal(task):
         raise Forbidden(f"task {task[:100]} is one of the engine's own; it cannot be called from outside")
 
 
 def must_be_open(declared: Declared, task: str) -> None:
-    """`Forbidden` for a task that keys of owners may not call."""
+    """Raise `Forbidden` for a task that keys of owners may not call."""
     must_not_be_internal(task)
     known = declared.tasks.get(task)
     if known is None or not known.policy.http:
@@ -47,17 +47,17 @@ def must_be_open(declared: Declared, task: str) -> None:
 
 
 def open_tasks(declared: Declared) -> list[str]:
-    """The names of the tasks that keys of owners may call."""
+    """Return the names of the tasks that keys of owners may call."""
     return sorted(name for name, task in declared.tasks.items() if task.policy.http and not is_internal(name))
 
 
 def external_tasks(declared: Declared) -> list[str]:
-    """The names of all tasks that may be called from outside."""
+    """Return the names of the tasks that callers other than the engine may call."""
     return sorted(name for name in declared.tasks if not is_internal(name))
 
 
 def only_open(declared: Declared, asked: Collection[str] | None) -> list[str]:
-    """The tasks that an owner's operation is about: those it asks for, each of which must be open, or all that are."""
+    """Return the tasks of an owner's operation: those in *asked*, or all open ones. Raises `Forbidden` for a closed one."""
     for task in asked or ():
         must_be_open(declared, task)
     found = list(asked or open_tasks(declared))
@@ -67,8 +67,10 @@ def only_open(declared: Declared, asked: Collection[str] | None) -> list[str]:
 
 
 def must_be_declared(declared: Declared, queue: str | None, shard: str | None = None) -> None:
-    """`Forbidden` for a queue that neither a task nor `holdfast.toml` declares, and for a shard: each makes a lane of its own,
-    and who names many of them makes work for everybody."""
+    """Raise `Forbidden` for a queue that neither a task nor `holdfast.toml` declares, and for any shard.
+
+    Each creates a lane of its own, so a caller who names many of them would slow down all others.
+    """
     if declared.settings.owner_queues == "any":
         return
     if queue is not None and queue not in _queues(declared):

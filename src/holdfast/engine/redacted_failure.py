@@ -1,19 +1,19 @@
-"""Failures as they may be written down."""
+"""Remove secrets from failures before they are stored."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
 
-from holdfast.domain.verdict import Failure
+from holdfast.jobs.verdict import Failure
 from holdfast.redaction import redact_text
 
 
 @lru_cache(maxsize=1024)
 def presentable(failure: Failure) -> Failure:
-    """*failure* as it may be written down: what an exception said, without the secrets that can be told by their looks.
+    """Return *failure* without the secrets that can be recognized in its texts.
 
-    A failure is a value: when a thousand jobs fail for one cause, it is searched once, and the stores are told it once.
+    A failure is a value: when a thousand jobs fail for one cause, it is searched and stored once.
     """
     message, detail = redact_text(failure.message), redact_text(failure.detail)
     if (message, detail) == (failure.message, failure.detail):

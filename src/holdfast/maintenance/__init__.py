@@ -1,1 +1,1 @@
-"""Housekeeping that any process may do at any time: each duty is small, idempotent and safe to run twice."""
+"""Background tasks that any process may run at any time: each is small, idempotent and safe to run twice."""

@@ -1,13 +1,13 @@
-"""The duty that keeps a broker told of what waits, however a job came to wait: it follows the events from a bookmark.
+"""The maintenance task that offers waiting jobs to a broker. It follows the events from a bookmark.
 
 ```text
-  bookmark ──▶ events behind it ──▶ offer what waits now, take back what does not ──▶ bookmark moves
-  sizes ─────▶ fewer hints than jobs, or it was emptied ──▶ offer everything that waits, page by page
-  due soon ──▶ offered when it is due, to a broker that keeps no time
+  bookmark ──▶ events after it ──▶ offer jobs that wait now, cancel the others ──▶ move the bookmark
+  sizes ─────▶ fewer hints than jobs, or an emptied broker ──▶ offer all waiting jobs, page by page
+  due soon ──▶ offer them when they are due, if the broker has no delayed delivery
 ```
 
-Any number of processes may do it; one at a time does, which saves work and spares a broker that cannot tell repeats apart.
-A process that dies leaves the bookmark where it was: the next one offers the same again.
+Any number of processes may run it. Only one at a time does the work, because some brokers cannot recognize
+repeats. A process that dies leaves the bookmark where it was, and the next one offers the same jobs again.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ import math
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.domain.job import JobId
-from holdfast.domain.moves import Kind
 from holdfast.engine.dispatch import DispatchEntry
 from holdfast.engine.dispatcher import Dispatcher
 from holdfast.engine.engine import Engine
 from holdfast.engine.leader import Leader
-from holdfast.logs import Log
+from holdfast.engine.tables import bookmarks
+from holdfast.jobs.job import JobId
+from holdfast.jobs.moves import Kind
+from holdfast.logging import Log
 
 log = Log("holdfast.dispatch")
 
 BOOKMARK = "dispatch"
-LEADING, LEAD_FOR = "dispatch.leading", 3.0
+LEADER, LEAD_SECONDS = "dispatch.leading", 3.0
 DISPATCH_EVERY = 0.2
 PAGE = 1000
-#: How many pages are read at a time: the other maintenance tasks of this process need their turn.
+#: How many pages one run reads, so that the other maintenance tasks of this process get their turn.
 STEPS = 10
-#: How often the sizes are compared, but not before `PATIENCE` times the comparison's own duration.
-COMPARE_EVERY, PATIENCE = 2.0, 20
-#: How far ahead a broker that keeps no time is worked for.
+#: Seconds between two comparisons of the sizes, and the least pause in durations of a comparison.
+COMPARE_EVERY, COMPARE_PAUSE = 2.0, 20
+#: How far ahead due jobs are read for a broker without delayed delivery.
 AHEAD = timedelta(seconds=2)
 
-#: After which a job may wait, or does not any more.
-TOLD = frozenset(
+#: The events after which a job may have begun or stopped to wait.
+RELEVANT = frozenset(
     kind.name
     for kind in (
         Kind.queued, Kind.retry, Kind.released, Kind.snoozed, Kind.reclaimed, Kind.manual_retry, Kind.redriven,
@@ -49,110 +50,119 @@ TOLD = frozenset(
 
 
 class DispatchFeed:
+    """Keeps the hints of a broker in step with the waiting jobs of the store."""
+
     def __init__(self, engine: Engine, broker: Dispatcher) -> None:
         self._engine, self._store, self._broker, self._clock = engine, engine.store, broker, engine.clock
-        self._lead = Leader(self._store, self._clock, LEADING, LEAD_FOR)
+        self._leader = Leader(self._store, self._clock, LEADER, LEAD_SECONDS)
         self._compare_at = -math.inf
-        self._was_short = False
-        self._page: JobId | None = None  #: behind which the rest is to be offered anew
-        self._rebuilds = False
+        self._was_too_few = False
+        self._page: JobId | None = None  #: the last job that the current rebuild has offered
+        self._rebuilding = False
         self._soon: list[tuple[float, DispatchEntry]] = []
-        self._known: set[tuple[JobId, int]] = set()  #: of those in *soon*
+        self._remembered: set[tuple[JobId, int]] = set()  #: the jobs and generations in `_soon`
 
     async def run(self) -> None:
-        if not await self._lead.is_ours():
+        """Bring the broker up to date, if this process leads and the broker answers."""
+        if not await self._leader.is_ours():
             return
         await self._broker.ask(lambda dispatch: dispatch.ping())
-        if not self._broker.there:
+        if not self._broker.is_available:
             return
         for _ in range(STEPS):
             if not await self._follow():
                 break
         if self._clock.monotonic() >= self._compare_at:
             await self._compare()
-        if self._rebuilds:
+        if self._rebuilding:
             await self._rebuild()
         if not self._broker.delays:
             await self._offer_due()
 
     # -- the events -------------------------------------------------------------------------------------------------
     async def _follow(self) -> bool:
-        """One page; whether there may be more."""
-        before = await self._store.bookmark(BOOKMARK)
+        """Pass on one page of events. Return whether there may be more."""
+        before = await bookmarks.get(self._store, BOOKMARK)
         if before is None:
-            await self._store.move_bookmark(BOOKMARK, before=None, to=await self._store.newest_event())
-            self._begin_to_rebuild("it is new")
+            await bookmarks.move(
+                self._store, BOOKMARK, before=None, to=await self._store.queries.newest_event()
+            )
+            self._start_rebuild("new broker")
             return False
-        events = await self._store.events(after=before, limit=PAGE)
+        events = await self._store.queries.events(after=before, limit=PAGE)
         if not events:
             return False
-        ids = list(dict.fromkeys(event.job_id for event in events if event.kind in TOLD))
-        waiting = await self._broker.bring_up_to_date(ids) if ids else []
+        ids = list(dict.fromkeys(event.job_id for event in events if event.kind in RELEVANT))
+        waiting = await self._broker.refresh(ids) if ids else []
         if waiting is None:
             return False
-        self._expect(waiting)
-        moved = await self._store.move_bookmark(BOOKMARK, before=before, to=events[-1].id)
+        self._remember_soon(waiting)
+        moved = await bookmarks.move(self._store, BOOKMARK, before=before, to=events[-1].id)
         return moved and len(events) == PAGE
 
     # -- the sizes --------------------------------------------------------------------------------------------------
     async def _compare(self) -> None:
-        """Twice in a row less than half of what waits, and something is lost: a few may always be on their way."""
+        """Start a rebuild if the broker has less than half of the waiting jobs in two comparisons in a row.
+
+        A few hints may always be in transit, so a smaller difference means nothing.
+        """
         began = self._clock.monotonic()
-        depths = await self._store.count_waiting()
-        ours = {lane: depth for lane, depth in depths.items() if self._broker.hands_out(lane)}
-        sizes = await self._broker.ask(lambda dispatch: dispatch.sizes(list(ours)))
+        depths = await self._store.dispatch.count_waiting()
+        dispatched = {lane: depth for lane, depth in depths.items() if self._broker.hands_out(lane)}
+        sizes = await self._broker.ask(lambda dispatch: dispatch.sizes(list(dispatched)))
         now = self._clock.monotonic()
-        self._compare_at = now + max(COMPARE_EVERY, PATIENCE * (now - began))
+        self._compare_at = now + max(COMPARE_EVERY, COMPARE_PAUSE * (now - began))
         if sizes is None:
             return
-        later = sum(depth.later for depth in ours.values()) if self._broker.delays else 0
-        short = sizes.later * 2 < later or any(
-            sizes.ready[lane] * 2 < depth.due for lane, depth in ours.items()
+        later = sum(depth.later for depth in dispatched.values()) if self._broker.delays else 0
+        too_few = sizes.later * 2 < later or any(
+            sizes.ready[lane] * 2 < depth.due for lane, depth in dispatched.items()
         )
-        if not sizes.built or (short and self._was_short):
-            self._begin_to_rebuild("fewer hints than jobs" if sizes.built else "it was emptied")
-        self._was_short = short
+        if not sizes.built or (too_few and self._was_too_few):
+            self._start_rebuild("fewer hints than jobs" if sizes.built else "emptied broker")
+        self._was_too_few = too_few
 
-    def _begin_to_rebuild(self, reason: str) -> None:
-        if not self._rebuilds:
-            self._rebuilds, self._page = True, None
+    def _start_rebuild(self, reason: str) -> None:
+        if not self._rebuilding:
+            self._rebuilding, self._page = True, None
             log.info("broker.rebuild_started", reason=reason)
 
     async def _rebuild(self) -> None:
+        """Offer the next pages of waiting jobs, and end the rebuild after the last one."""
         for _ in range(STEPS):
-            page = await self._store.all_waiting(after=self._page, limit=PAGE)
+            page = await self._store.dispatch.all_waiting(after=self._page, limit=PAGE)
             entries = [entry for entry in page if self._broker.hands_out(entry.lane)]
-            self._expect(entries)
+            self._remember_soon(entries)
             await self._broker.ask(lambda dispatch: dispatch.offer(entries))  # noqa: B023 - awaited here
-            if not self._broker.there:
+            if not self._broker.is_available:
                 return
             if len(page) < PAGE:
-                self._rebuilds = self._was_short = False
+                self._rebuilding = self._was_too_few = False
                 await self._broker.ask(lambda dispatch: dispatch.built())
                 log.info("broker.rebuilt")
                 return
             self._page = page[-1].job_id
 
-    # -- for a broker that keeps no time ------------------------------------------------------------------------------
-    def _expect(self, waiting: Sequence[DispatchEntry]) -> None:
-        """Remember those that are due soon: by the next look the store may have let them into line."""
+    # -- a broker without delayed delivery ----------------------------------------------------------------------------
+    def _remember_soon(self, waiting: Sequence[DispatchEntry]) -> None:
+        """Remember the jobs that are due soon: at the next run the store may have promoted them already."""
         if self._broker.delays:
             return
         now = self._clock.monotonic()
         for entry in waiting:
-            name = entry.job_id, entry.generation
-            if timedelta() < entry.delay <= AHEAD and name not in self._known:
-                self._known.add(name)
+            key = entry.job_id, entry.generation
+            if timedelta() < entry.delay <= AHEAD and key not in self._remembered:
+                self._remembered.add(key)
                 heapq.heappush(self._soon, (now + entry.delay.total_seconds(), entry))
 
     async def _offer_due(self) -> None:
-        soon = await self._store.due_soon(AHEAD, PAGE)
-        self._expect([entry for entry in soon if self._broker.hands_out(entry.lane)])
+        soon = await self._store.dispatch.due_soon(AHEAD, PAGE)
+        self._remember_soon([entry for entry in soon if self._broker.hands_out(entry.lane)])
         now = self._clock.monotonic()
         due: list[DispatchEntry] = []
         while self._soon and self._soon[0][0] <= now:
             _, entry = heapq.heappop(self._soon)
-            self._known.discard((entry.job_id, entry.generation))
+            self._remembered.discard((entry.job_id, entry.generation))
             due.append(entry._replace(delay=timedelta()))
         if due:
             await self._broker.ask(lambda dispatch: dispatch.offer(due))

@@ -1,43 +1,46 @@
-"""Operations are done here: a batch at a time, by any number of processes, each operation by one of them at a time.
+"""The maintenance task that carries out operations, one batch at a time.
 
-A worker takes an operation for a span. If it is killed, another one continues when the span is over, from the last
-batch that was counted. A rate is kept by leaving the operation taken for as long as its batch may take.
+Any number of processes may run it, but each operation is worked on by one process at a time, which takes it
+for a span. If that process is killed, another one continues from the last counted batch when the span is
+over. A rate limit is kept by holding the operation for as long as its batch may take.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
-from holdfast.domain.operation import Operation, Progress
 from holdfast.engine.engine import Engine
+from holdfast.engine.operation import Operation, Progress
 from holdfast.engine.operations import do_batch
 from holdfast.engine.recovery import BATCH
+from holdfast.engine.tables import operations, requests
 from holdfast.errors import UsageError
-from holdfast.logs import Log
+from holdfast.logging import Log
 
 log = Log("holdfast.maintenance")
 
 OPERATIONS_EVERY = 0.5
 FORGET_EVERY = 60.0
-#: For so long an operation is ours: longer than a batch takes on a bad day.
+#: For how long a process takes an operation: longer than a slow batch.
 SPAN = timedelta(seconds=30)
-#: How many jobs are worked on before they are counted.
+#: How many jobs are processed before they are counted.
 BATCH_OF_OPERATION = 50
-#: How long the other duties may wait for operations, in seconds.
+#: How long the other maintenance tasks may wait for operations, in seconds.
 TURN = 0.5
-#: How many seconds' worth of jobs are done at once where there is a rate.
+#: How many seconds' worth of jobs one batch has under a rate limit.
 _BURST = 0.25
 
 
 class OperationRunner:
+    """Carries out the operations of a store in this process."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def run(self) -> None:
-        """Work on whatever runs, in turns, until it is time for the other duties."""
+        """Work on the running operations in turn, for at most about `TURN` seconds."""
         until = self._engine.clock.monotonic() + TURN
-        while (operation := await self._engine.store.take_operation(SPAN)) is not None:
+        while (operation := await operations.take(self._engine.store, SPAN)) is not None:
             await self._work(operation, until)
             if self._engine.clock.monotonic() >= until:
                 break
@@ -48,29 +51,31 @@ class OperationRunner:
         while True:
             try:
                 batch = await do_batch(self._engine, operation, most)
-            except UsageError as error:  # kept by another version, or by hand
-                await store.end_operation(operation.id, Progress.FAILED, error=str(error))
+            except UsageError as error:  # stored by another version, or by hand
+                await operations.end(store, operation.id, Progress.FAILED, error=str(error))
                 log.warning("operation.failed", operation=operation.id, reason=str(error))
                 return
-            goes_on = rate is None and not batch.is_last and clock.monotonic() < until
-            span = SPAN if goes_on or batch.is_last else timedelta(seconds=batch.done / rate if rate else 0)
-            if not await store.advance_operation(
-                operation, cursor=batch.cursor, done=batch.done, refused=batch.refused, span=span
-            ):
-                return  # cancelled, or taken by another while we were frozen
-            operation = replace(operation, cursor=batch.cursor)
+            continues = rate is None and not batch.is_last and clock.monotonic() < until
+            span = SPAN if continues or batch.is_last else timedelta(seconds=batch.done / rate if rate else 0)
+            advanced = await operations.advance(
+                store, operation, cursor=batch.cursor, done=batch.done, refused=batch.refused, span=span
+            )
+            if advanced is None:
+                return  # cancelled, or taken by another process while this one was frozen
+            operation = advanced
             if batch.is_last:
-                await store.end_operation(operation.id, Progress.DONE)
+                await operations.end(store, operation.id, Progress.DONE)
                 log.info("operation.completed", operation=operation.id, action=str(operation.action))
-            if not goes_on:
+            if not continues:
                 return
 
 
 async def forget(engine: Engine) -> int:
-    """Remove what the front doors have kept long enough; how much."""
+    """Delete the expired records of named requests and of operations. Return how many were deleted."""
     total = 0
-    while gone := await engine.store.forget_requests(BATCH):
-        total += gone
-        if gone < BATCH:
-            break
+    for forget_batch in (requests.forget, operations.forget):
+        while deleted := await forget_batch(engine.store, BATCH):
+            total += deleted
+            if deleted < BATCH:
+                break
     return total

@@ -1,7 +1,7 @@
-"""The duty that enqueues scheduled tasks: one job a tick, with any number of processes on it.
+"""The maintenance task that enqueues scheduled tasks: one job per tick, however many processes run it.
 
-The job of a tick has the same id wherever it is made, so that a process which dies between the enqueue and the note of it
-costs nothing: the next one enqueues the same job again, which is there already.
+Every process computes the same id for the job of a tick. If one dies between the enqueue and the record of
+the tick, the next one enqueues the same id again, which creates no second job.
 """
 
 from __future__ import annotations
@@ -9,56 +9,63 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from holdfast.domain.schedule import Schedule, due
 from holdfast.engine.engine import Engine
-from holdfast.engine.lane_store import Tick
-from holdfast.engine.schedules import jobs_of
-from holdfast.errors import Forbidden, InsufficientCredits, PayloadError, QuotaExceeded
-from holdfast.logs import Log
+from holdfast.engine.tables import ticks as schedule_ticks
+from holdfast.engine.tables.holds import holds_in_force
+from holdfast.engine.tables.ticks import Tick
+from holdfast.errors import Forbidden, PayloadError, Refused
+from holdfast.jobs.schedule import Schedule, due
+from holdfast.logging import Log
+from holdfast.tasks.schedules import jobs_of
 
 log = Log("holdfast.maintenance")
 
-#: However far away the next tick is: others may have moved it, or a clock may have been set.
-LOOK_AT_LEAST = 15.0
+#: The longest pause between two checks, in seconds: a schedule or a clock may have been changed meanwhile.
+CHECK_AT_LEAST = 15.0
 _NEVER = timedelta(days=36_500)
 
 
 class Scheduler:
+    """Enqueues the due ticks of *schedules*."""
+
     def __init__(self, engine: Engine, schedules: Mapping[str, Schedule]) -> None:
         self._engine, self._schedules = engine, schedules
-        self._look_at = 0.0
+        self._check_at = 0.0
 
     async def run(self) -> None:
-        """Enqueue what has ticked. The store's clock decides."""
+        """Enqueue the jobs of all due ticks, by the store's clock, if a check is due."""
         clock = self._engine.clock
-        if clock.monotonic() < self._look_at:
+        if clock.monotonic() < self._check_at:
             return
         store = self._engine.store
-        now, kept = await store.now(), {tick.name: tick for tick in await store.ticks()}
-        paused = {held.scope.name for held in await store.holds() if held.scope.kind == "schedule"}
-        ahead = timedelta(seconds=LOOK_AT_LEAST)
+        now, stored = await store.now(), {tick.name: tick for tick in await schedule_ticks.every(store)}
+        paused = {held.scope.name for held in await holds_in_force(store) if held.scope.kind == "schedule"}
+        ahead = timedelta(seconds=CHECK_AT_LEAST)
         for name, schedule in self._schedules.items():
             if name not in paused:
-                ahead = min(ahead, await self._see_to(schedule, kept.get(name), now) - now)
-        self._look_at = clock.monotonic() + max(ahead.total_seconds(), 0.0)
+                ahead = min(ahead, await self._enqueue_due(schedule, stored.get(name), now) - now)
+        self._check_at = clock.monotonic() + max(ahead.total_seconds(), 0.0)
 
-    async def _see_to(self, schedule: Schedule, kept: Tick | None, now: datetime) -> datetime:
-        """Enqueue the ticks of one schedule that came; when the next one does."""
+    async def _enqueue_due(self, schedule: Schedule, stored: Tick | None, now: datetime) -> datetime:
+        """Enqueue the jobs of one schedule's due ticks. Return when its next tick is due."""
         upcoming = schedule.when.next_after(now) or now + _NEVER
-        # What it was to be next may be of an older definition: only where it still agrees is it waited for.
-        if kept is not None and kept.due > now and kept.due == upcoming:
+        # The stored next tick may belong to an older definition: wait for it only if the definition still
+        # agrees.
+        if stored is not None and stored.due > now and stored.due == upcoming:
             return upcoming
         task = self._engine.tasks[schedule.task]
-        ticks = due(schedule, None if kept is None else kept.last, now)
+        ticks = due(schedule, None if stored is None else stored.last, now)
         ticked = None
         if ticks:
             try:
                 await self._engine.enqueue(jobs_of(schedule, task, ticks))
                 ticked = ticks[-1]
                 log.info("schedule.ticked", schedule=schedule.name, jobs=len(ticks))
-            except (Forbidden, InsufficientCredits, PayloadError, QuotaExceeded) as refused:
-                # It passes: the others must not wait for it.
+            except (Forbidden, PayloadError, Refused) as refused:
+                # This tick is skipped, so that the other schedules do not wait for it.
                 log.warning("schedule.refused", schedule=schedule.name, reason=str(refused))
-        before = None if kept is None else kept.last
-        await self._engine.store.tick(schedule.name, before=before, last=now, due=upcoming, ticked=ticked)
+        before = None if stored is None else stored.last
+        await schedule_ticks.move(
+            self._engine.store, schedule.name, before=before, last=now, due=upcoming, ticked=ticked
+        )
         return upcoming

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: what this process has done, and how the jobs stand."""
+"""Metrics for Prometheus: counts of what this process did, and gauges of the jobs in the store."""

@@ -1,7 +1,7 @@
-"""The metrics of E62: their names, kinds, labels and what they tell. Dashboards, alerts and the reference are checked against it.
+"""The metrics: names (E62), kinds, labels and help. Dashboards, alerts and reference are checked against them.
 
-Counters and histograms are of one process: sum them over all. Gauges are of the database, the same wherever they are asked:
-take the largest. `breaker_open_seconds_total` is of the database, too.
+Counters and histograms belong to one process: sum them over all processes. Gauges describe the database and
+are the same in every process: take the largest. `breaker_open_seconds_total` describes the database too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
+    """A metric: its kind, its label names and its help text."""
+
     kind: str  #: counter, gauge or histogram
     labels: tuple[str, ...]
     help: str
@@ -23,22 +25,24 @@ FAMILIES: dict[str, Family] = {
     ),
     "jobs_completed_total": Family("counter", _LANE, "Jobs this process has completed."),
     "jobs_failed_total": Family(
-        "counter", (*_LANE, "error_code"), "Jobs this process has seen fail for good."
+        "counter", (*_LANE, "error_code"), "Jobs that failed permanently in this process."
     ),
     "jobs_nonretryable_total": Family(
-        "counter", (*_LANE, "error_code"), "Those of them that no retry could have saved."
+        "counter", (*_LANE, "error_code"), "Jobs that failed permanently with an error that is not retryable."
     ),
     "job_processing_duration_seconds": Family("histogram", _LANE, "How long attempts took."),
     "time_to_success_seconds": Family(
-        "histogram", _LANE, "From the moment a job was queued until it was complete."
+        "histogram", _LANE, "Time from the moment a job was queued until it was complete."
     ),
-    "attempts_total": Family("counter", ("task", "attempt"), "Attempts that ended, by their number."),
-    "attempts_succeeded_total": Family("counter", ("task", "attempt"), "Those of them that succeeded."),
+    "attempts_total": Family("counter", ("task", "attempt"), "Attempts that ended, by attempt number."),
+    "attempts_succeeded_total": Family(
+        "counter", ("task", "attempt"), "Attempts that succeeded, by attempt number."
+    ),
     "retries_scheduled_total": Family(
-        "counter", ("type",), "Retries put into line: automatic, reclaimed, manual or redriven."
+        "counter", ("type",), "Retries that were queued: automatic, reclaimed, manual or redriven."
     ),
     "manual_retry_total": Family(
-        "counter", (), "Retries that people asked this process for, redrives included."
+        "counter", (), "Manual retries requested from this process, including redrives."
     ),
     "stuck_recovered_total": Family(
         "counter", (), "Jobs reclaimed from lost workers and from attempts that ran too long."
@@ -46,27 +50,36 @@ FAMILIES: dict[str, Family] = {
     "dependency_latency_seconds": Family(
         "histogram", ("dependency",), "How long calls to a dependency took."
     ),
-    "queue_depth": Family("gauge", ("queue",), "Jobs that are due and wait."),
+    "queue_depth": Family("gauge", ("queue",), "Jobs that are due and wait for a worker."),
+    "queue_lag_seconds": Family(
+        "gauge", ("queue",), "How long the next job of the queue has been due; 0 if none waits."
+    ),
     "jobs_active": Family("gauge", ("queue",), "Jobs that are being processed."),
     "jobs_delayed": Family("gauge", (), "Jobs that are due later."),
     "dead_letters": Family("gauge", (), "Dead letters."),
     "breaker_state": Family("gauge", ("dependency",), "0 closed, 1 half-open, 2 open."),
     "breaker_open_seconds_total": Family(
-        "counter", ("dependency",), "How long the breaker was not closed, since this process began to look."
+        "counter",
+        ("dependency",),
+        "How long the breaker was not closed, since this process started to observe it.",
     ),
     "event_lag_seconds": Family(
-        "gauge", (), "How old the oldest event is that readers do not get yet, behind a long transaction."
+        "gauge", (), "Age of the oldest event that readers cannot see yet, because of a long transaction."
     ),
     "outbox_lag_seconds": Family(
-        "gauge", (), "How long the oldest message in the outbox waits; an empty outbox has no value."
+        "gauge", (), "How long the oldest message in the outbox has waited; no value if the outbox is empty."
     ),
-    "outbox_parked": Family("gauge", (), "Messages that no further try can help: a person decides."),
+    "outbox_parked": Family(
+        "gauge", (), "Messages that cannot be delivered and wait for a person's decision."
+    ),
+    "build_info": Family("gauge", ("version",), "1, with the version of Holdfast in this process."),
 }
 
-#: More label sets than this share one, whose labels are all "other".
+#: Label sets beyond this number share one, whose labels are all "other".
 MOST_SETS = 200
 OTHER = "other"
-#: Of one task no more queues than this have labels of their own, beside the one that it declares: callers may name any.
+#: How many queues of one task get their own labels, besides the one that it declares: callers may name any
+#: queue.
 MOST_QUEUES = 20
 #: Attempts from here on share one label.
 LAST_ATTEMPT = 10

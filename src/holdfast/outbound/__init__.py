@@ -1,11 +1,11 @@
-"""Calls to addresses that users gave: one client, which looks before it leaps.
+"""HTTP calls to URLs that users gave, with a check that they lead to public addresses.
 
-Public as a module, for programs that must keep to the same table of addresses with connections of their own.
+The module is public, for programs that apply the same address rules to their own connections.
 """
 
-from holdfast.domain.addresses import Address, NetworkTarget, is_open, read_target
 from holdfast.errors import TargetNotAllowed
 from holdfast.outbound.client import HostUnreachable, Outbound, Resolve, Response, look_up, open_addresses
+from holdfast.values.addresses import Address, NetworkTarget, is_open, read_target
 
 __all__ = [
     "Address",

@@ -1,12 +1,13 @@
-"""The one client for URLs that users gave: it resolves once, checks every answer, and connects to that very address.
+"""The HTTP client for URLs that users gave: resolve once, check every address, connect to one of them.
 
 ```text
   URL ──read──▶ host, port ──resolve──▶ addresses ──all open?──▶ connect to one of them
 ```
 
-Between the check and the connection nobody is asked again, so a name that answers differently the second time gains nothing.
-The name stays in Host and in the TLS handshake, so certificates are checked as ever. Redirects are answers like any other,
-proxies of the environment are not used, a connection serves one call, and an answer is read up to a bound, as it came.
+The name is not resolved again between the check and the connection, so a name server that changes its answer
+gains nothing. The name stays in the Host header and in the TLS handshake, so certificates are checked as
+usual. Redirects are not followed, proxies of the environment are not used, a connection serves one call, and
+a response is read up to a limit, without unpacking.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import NamedTuple
 
 import httpx2
 
-from holdfast.domain.addresses import PRIVATE, Address, Network, NetworkTarget, is_open, read_target
 from holdfast.errors import TargetNotAllowed
+from holdfast.values.addresses import PRIVATE, Address, Network, NetworkTarget, is_open, read_target
 
-#: The addresses of a host.
+#: Returns the addresses of a host, given its name and a port.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 MOST_BYTES = 64_000
@@ -33,22 +34,32 @@ TRIES = 3
 
 
 class HostUnreachable(ConnectionError):
-    """Nobody answered, or not in HTTP. Why is its cause; its text tells nothing about the network behind it."""
+    """No valid HTTP response came. Its cause says why; its text reveals nothing about the network."""
 
 
 class Response(NamedTuple):
+    """An HTTP response."""
+
     status: int
     headers: Mapping[str, str]  #: by lower-case names
-    body: bytes  #: as it came over the wire, at most as much as was asked for
+    body: bytes  #: as it came over the wire, cut at the limit of the call
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """Return the addresses of *host* from the system's resolver, without repeats."""
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in addresses))
 
 
 class Outbound:
-    """*allowed* are networks that may be called although they are not public. *resolve* is asked once a call."""
+    """Calls URLs that lead to public addresses only.
+
+    Args:
+        allowed: Networks that may be called although they are not public.
+        resolve: Returns the addresses of a host. Called once per call.
+        context: The TLS context. By default it trusts the system's certificates.
+        seconds: The timeout of a whole call.
+    """
 
     def __init__(
         self,
@@ -62,11 +73,19 @@ class Outbound:
         self._context = context
 
     def check(self, url: str) -> NetworkTarget:
-        """`TargetNotAllowed` for a URL that can be seen not to be callable, without asking anybody."""
+        """Return the target of *url* after the checks that need no name resolution.
+
+        Raises:
+            TargetNotAllowed: The URL must not be called.
+        """
         return read_target(url, self._allowed)
 
     async def check_address(self, url: str) -> None:
-        """`check`, and that the name leads to no closed address now. One that leads nowhere may do so later."""
+        """Check *url*, and that its name does not resolve to a forbidden address now. An unknown name passes.
+
+        Raises:
+            TargetNotAllowed: The URL must not be called.
+        """
         try:
             async with asyncio.timeout(self._seconds):
                 await self._addresses(self.check(url))
@@ -82,9 +101,12 @@ class Outbound:
         headers: Mapping[str, str] | None = None,
         most: int = MOST_BYTES,
     ) -> Response:
-        """One request, one answer, of which at most *most* bytes are read; all within the client's seconds.
+        """Send one request and return the response, of whose body at most *most* bytes are read.
 
-        `TargetNotAllowed` when it must not be made, `TimeoutError` and `HostUnreachable` when it came to nothing.
+        Raises:
+            TargetNotAllowed: The URL must not be called.
+            TimeoutError: There was no response in time.
+            HostUnreachable: There was no valid HTTP response.
         """
         target = self.check(url)
         try:
@@ -104,7 +126,7 @@ class Outbound:
         for address in addresses[: TRIES - 1]:
             try:
                 return await self._send(method, target, address, body, headers, most)
-            except httpx2.ConnectError:  # nothing was sent: another address of the same name may do
+            except httpx2.ConnectError:  # nothing was sent, so another address of the same name may be tried
                 if address == addresses[-1]:
                     raise
         return await self._send(
@@ -137,18 +159,21 @@ class Outbound:
             content=body,
             extensions={"timeout": timeout, "sni_hostname": target.host},
         )
-        # Made anew for each call: a connection that was opened for one name is never used for another.
+        # A new transport for each call: a connection that was opened for one name is never used for another.
         async with httpx2.AsyncHTTPTransport(verify=self._tls(target), trust_env=False) as transport:
             response = await transport.handle_async_request(request)
             try:
                 read = await _read(response, most)
             finally:
                 await response.aclose()
-        told = {name.lower(): value for name, value in response.headers.items()}
-        return Response(response.status_code, told, read)
+        received = {name.lower(): value for name, value in response.headers.items()}
+        return Response(response.status_code, received, read)
 
     def _tls(self, target: NetworkTarget) -> ssl.SSLContext:
-        """Plain HTTP needs none of this machine's certificates, which take 50 ms to read: it is trusted with nobody's."""
+        """Return the TLS context.
+
+        For plain HTTP it is empty, because reading the system's certificates takes 50 ms.
+        """
         if target.scheme != "https":
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._context is None:
@@ -157,7 +182,7 @@ class Outbound:
 
 
 def _why(error: BaseException) -> str:
-    """For people: a certificate is worth telling apart, the rest only says what is where."""
+    """Return the reason to show. Only a bad certificate is named: other causes would reveal the network."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -167,7 +192,7 @@ def _why(error: BaseException) -> str:
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes:
-    """The first bytes of the answer as they came: nothing is unpacked, so nothing can unfold."""
+    """Return the first *most* bytes of the body, not decompressed, so that a small body cannot grow large."""
     if most <= 0:
         return b""
     read = bytearray()
@@ -181,20 +206,24 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 async def open_addresses(
     target: NetworkTarget, resolve: Resolve, admits: Callable[[Address], bool]
 ) -> list[str]:
-    """Every address of the target, each of them admitted: connect to one of these and to nothing else.
+    """Return the addresses of the target. Connect to these only.
 
-    A target that was given as an address was judged when it was read.
+    A target that was given as an address was checked when it was read.
+
+    Raises:
+        TargetNotAllowed: *admits* refuses one of the addresses.
+        HostUnreachable: The name has no address.
     """
     if target.address is not None:
         return [str(target.address)]
     try:
-        found = [ip_address(text) for text in await resolve(target.host, target.port)]
+        addresses = [ip_address(text) for text in await resolve(target.host, target.port)]
     except (OSError, UnicodeError) as error:
         raise HostUnreachable("it could not be reached") from error
-    except ValueError:  # an address with a zone: of this machine's own links
+    except ValueError:  # an address with a zone: on a link of this machine
         raise TargetNotAllowed(PRIVATE) from None
-    if not found:
+    if not addresses:
         raise HostUnreachable("it could not be reached")
-    if not all(admits(address) for address in found):
+    if not all(admits(address) for address in addresses):
         raise TargetNotAllowed(PRIVATE)
-    return [str(address) for address in found]
+    return [str(address) for address in addresses]

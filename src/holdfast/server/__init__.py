@@ -1,4 +1,4 @@
-"""The front door for programs that are not Python: an HTTP API under /api/v1, as an ASGI app of its own or mounted in one.
+"""The HTTP API, under /api/v1: an ASGI application to run by itself or to mount in another.
 
 `serve` runs any ASGI application with the protections of the engine's own server. FastAPI and uvicorn are imported when a
 function is called, never by `import holdfast`.
@@ -19,21 +19,32 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from holdfast.app import Holdfast
+    from holdfast.jobs.machine import Clock
+    from holdfast.resilience.limits import Rate
     from holdfast.server.connection import ClientConnection
 
 __all__ = ["api", "connection_of", "is_local", "rate_limit", "serve"]
 
 
-def api(app: Holdfast, **options: Any) -> FastAPI:
-    """The HTTP API of *app*: run it by any ASGI server, or mount it: `site.mount("/holdfast", api(app))`.
+def api(
+    app: Holdfast,
+    *,
+    rate: Rate | str | None = "6000/min",
+    without_key: str = "never",
+    clock: Clock | None = None,
+) -> FastAPI:
+    """Return the HTTP API of *app*. Run it with any ASGI server, or mount it: `site.mount("/holdfast", api(app))`.
 
-    Options: *rate*, how often one owner may call ("6000/min"; None: as often as it likes); *without_key*, whether calls
-    from this machine need a key: "never" lets nobody in without one (the default), "until_first" lets this machine in
-    while no key exists, "loopback" lets it in always. The last two are for servers that listen on loopback only.
+    Args:
+        app: The app whose jobs callers reach.
+        rate: How often one owner may call. None sets no limit.
+        without_key: Which callers need no key: "never" none, "until_first" programs on this machine while no key
+            exists, "loopback" programs on this machine. Use the last two only for servers that listen on loopback.
+        clock: For tests.
     """
     with _needs_server():
         from holdfast.server.assembly import build
-    return build(app, **options)
+    return build(app, rate=rate, without_key=without_key, clock=clock)
 
 
 def serve(
@@ -46,22 +57,22 @@ def serve(
 ) -> bool:
     """Serve an ASGI application until SIGTERM or SIGINT, with the same bounds as `holdfast serve`.
 
-    Heads are limited to 64 kB, slow clients and those that read no answers are closed, malformed `Host` and `Origin` headers
-    are answered 400, and every answer carries `X-Content-Type-Options: nosniff` and, unless *site* sets its own,
-    `Cache-Control: no-store`. What proxies say about their clients (`X-Forwarded-For`) is ignored.
+    The headers of a request are limited to 64 kB. Connections of slow clients, and of clients that do not read responses,
+    are closed. Malformed `Host` and `Origin` headers get 400. Every response has `X-Content-Type-Options: nosniff` and,
+    unless *site* sets its own, `Cache-Control: no-store`. Headers that proxies set (`X-Forwarded-For`) are ignored.
 
     Args:
         site: The application, e.g. a FastAPI app that mounts `api(app)`.
         host: The address to listen on.
-        port: The port; 0 takes any that is free.
-        most_requests: How many requests are answered at a time; more get 503. None: no limit.
+        port: The port; 0 chooses a free one.
+        most_requests: How many requests are handled at a time; more get 503. None sets no limit.
         on_ready: Called with the server's address once it answers.
 
     Returns:
         Whether the application started.
 
     Raises:
-        UsageError: The port cannot be listened on.
+        UsageError: The server cannot listen on the port.
     """
     with _needs_server():
         from holdfast.server import run
@@ -72,7 +83,7 @@ def is_local(request: Request) -> bool:
     """Return whether a program on this machine sent *request*: no proxy, and no web page in a browser.
 
     The peer's address must be loopback, as must `Host` and, where it is sent, `Origin`; headers of proxies and requests that a
-    browser makes for another site's page rule it out. Use it before you let anybody in without a key.
+    browser makes for another site's page rule it out. Use it before you accept a request without a key.
     """
     from holdfast.server.access import is_local
 
@@ -80,25 +91,27 @@ def is_local(request: Request) -> bool:
 
 
 def rate_limit(app: Holdfast, name: str, rate: str) -> Callable[[str], Awaitable[int | None]]:
-    """Count the calls of a route of your own as the API counts its own: in the store, for all servers together.
+    """Limit the rate of a route of your own as the API limits its routes: counted in the store, for all servers together.
 
     `uploads = rate_limit(app, "upload", "300/min")`, then `wait = await uploads(owner)` in the route.
 
     Args:
         app: The app whose store counts.
-        name: What is counted, apart from everything else.
-        rate: How many in which time, for each scope.
+        name: The name of this count. Routes with the same name are counted together.
+        rate: How many calls of one scope are allowed in which time, such as "300/min".
 
     Returns:
-        A function that counts one call of a scope: None when it may go on, else after how many seconds to come again.
+        A function that counts one call of a scope. It returns None if the call is within the rate, and otherwise the
+        number of seconds to wait.
     """
     with _needs_server():
+        from holdfast.engine.requests import Requests
         from holdfast.server.problems import Problem
         from holdfast.server.rate_limits import RateLimits
-    from holdfast.domain.limits import Rate
+    from holdfast.resilience.limits import Rate
     from holdfast.wiring import SystemClock
 
-    rates = RateLimits(app, SystemClock(), Rate.read(rate), name=name)
+    rates = RateLimits(Requests(app.runtime), SystemClock(), Rate.read(rate), name=name)
 
     async def take(scope: str) -> int | None:
         try:
@@ -111,7 +124,7 @@ def rate_limit(app: Holdfast, name: str, rate: str) -> Callable[[str], Awaitable
 
 
 def connection_of(scope: MutableMapping[str, Any]) -> ClientConnection | None:
-    """Return the connection that a request came by, to `abort()` it; None where another server than `serve` runs."""
+    """Return the connection of a request, to `abort()` it; None if another server than `serve` runs the application."""
     from holdfast.server.connection import connection_of
 
     return connection_of(scope)

@@ -1,8 +1,8 @@
-"""Who asks: keys as `Authorization: Bearer …`, what they are remembered by, and who needs none.
+"""Authentication: callers send a key as `Authorization: Bearer …`, and a few need none.
 
-Nobody is let in without a key but programs on this machine, and they only where the server was told so: it listens on
-loopback. What a proxy says about its clients (X-Forwarded-For) is never believed; that it says anything is the sign that the
-client is somebody else.
+Only programs on this machine may call without a key, and only where the server allows it because it listens on loopback. The
+headers in which a proxy describes its clients (`X-Forwarded-For`) are not trusted, but their presence shows that the client is
+another machine.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
-from hmac import compare_digest
 from ipaddress import ip_address
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from holdfast.app import Holdfast
-from holdfast.domain.access import AccessKey, Action, Role
-from holdfast.engine.access_keys import PREFIX, digest_of
-from holdfast.engine.ports import Clock, Store
+from holdfast.engine.access import AccessKey, Action, Role
+from holdfast.engine.keys import PREFIX, Keys, digest_of
 from holdfast.errors import StoreError
-from holdfast.logs import Log
+from holdfast.jobs.machine import Clock
+from holdfast.logging import Log
 from holdfast.server.problems import Problem
 
 log = Log("holdfast.server")
@@ -32,16 +30,16 @@ V = TypeVar("V")
 
 #: Where in a request's scope the caller is.
 CALLER = "holdfast.caller"
-#: How long a key is believed without asking the store again: so long may a revoked one live on.
-BELIEVED_FOR = 5.0
-#: How often it is written down which keys were used.
-TOUCH_EVERY = 10.0
-#: Unknown keys that one address may try in a second before it is answered 429. Valid keys are never refused for it: behind a
+#: How many seconds a key is cached. A revoked key may stay valid for so long.
+CACHED_FOR = 5.0
+#: How often the uses of keys are recorded, in seconds.
+RECORD_USES_EVERY = 10.0
+#: Unknown keys that one address may try in a second before it gets 429. Valid keys are never refused for it: behind a
 #: proxy all clients have one address.
 GUESSES_PER_SECOND = 20
-#: How many keys that were not valid before are looked up at a time: guesses wait for each other, not the store for them.
+#: How many keys that were not valid before are looked up at a time, so that guesses do not keep the store busy.
 LOOK_UPS = 4
-_MOST_REMEMBERED = 10_000
+_MOST_CACHED = 10_000
 _LONGEST_KEY = 200
 
 _KEY_NAMES = {"key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "bearer"}
@@ -50,7 +48,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="holdfast"'}
 
 
 class WithoutKey(StrEnum):
-    """Who may come in without a key."""
+    """Which callers need no key."""
 
     NEVER = "never"
     UNTIL_FIRST = "until_first"  #: programs on this machine, while the store has no key
@@ -59,32 +57,36 @@ class WithoutKey(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller behind a request. *scope* is what its requests are counted under."""
+    """The caller behind a request. Its requests are counted under *scope*."""
 
-    name: str  #: on record as the one who did it
+    name: str  #: recorded with what it does
     role: Role
     owner: str | None = None
     scope: str
 
     @classmethod
     def of(cls, key: AccessKey) -> Caller:
-        counted = f"owner:{key.owner}" if key.role is Role.OWNER else f"key:{key.id}"
-        return cls(name=f"key:{key.name or key.id}", role=key.role, owner=key.owner, scope=counted)
+        scope = f"owner:{key.owner}" if key.role is Role.OWNER else f"key:{key.id}"
+        return cls(name=f"key:{key.name or key.id}", role=key.role, owner=key.owner, scope=scope)
 
     @property
     def is_owner(self) -> bool:
         return self.role is Role.OWNER
 
     def reaches(self, owner: str | None) -> bool:
-        """Whether it may see or steer what belongs to *owner*."""
+        """Return whether it may see or change what belongs to *owner*."""
         return not self.is_owner or (owner is not None and owner == self.owner)
 
     def must_reach(self, owner: str | None) -> None:
+        """Raise `Problem` unless it may see or change what belongs to *owner*."""
         if not self.reaches(owner):
             raise self._forbidden("this belongs to another owner")
 
     def own(self, owner: str | None) -> str | None:
-        """The owner that a request is about: the caller itself where it is one, else whom it names."""
+        """Return the owner that a request is about: the caller's own for a key of an owner, else the *owner* it names.
+
+        Raises `Problem` when a key of an owner names another one.
+        """
         if not self.is_owner:
             return owner
         if owner is not None and owner != self.owner:
@@ -92,6 +94,7 @@ class Caller:
         return self.owner
 
     def may(self, action: Action) -> None:
+        """Raise `Problem` unless its role may do this."""
         if self.role not in action.allowed_to:
             allowed = ", ".join(sorted(action.allowed_to))
             raise self._forbidden(f"a key of the role {self.role} may not do this; it takes: {allowed}")
@@ -101,24 +104,23 @@ class Caller:
         return Problem("FORBIDDEN", detail)
 
     def log_refusal(self, detail: str) -> None:
-        """On record: who tries doors that are closed to them is of interest."""
         log.warning("request.forbidden", caller=self.name, role=str(self.role), reason=detail)
 
 
-class _Known(NamedTuple):
-    """A key as the store has it, and until when that is believed."""
+class _CachedKey(NamedTuple):
+    """A key as the store has it, and until when it is used without another look-up."""
 
     until: float
     key: AccessKey
     caller: Caller
 
 
-#: Who comes in without a key.
-NEIGHBOUR = Caller(name="loopback", role=Role.ADMIN, scope="loopback")
+#: The caller without a key.
+LOCAL_CALLER = Caller(name="loopback", role=Role.ADMIN, scope="loopback")
 
 
 def refuse_key_in_url(query: list[tuple[str, str]], known: frozenset[str]) -> None:
-    """URLs are kept in logs and histories. What was sent so is spent. *known* are the names that mean something else."""
+    """Refuse a key in a URL, because URLs are logged. *known* are the parameters of the route, which may have such a name."""
     for name, value in query:
         if (name.lower() in _KEY_NAMES and name not in known) or value.startswith(PREFIX):
             raise Problem(
@@ -127,79 +129,79 @@ def refuse_key_in_url(query: list[tuple[str, str]], known: frozenset[str]) -> No
 
 
 class KeyCache:
-    """Keys as the store knows them, remembered for a few seconds."""
+    """The keys of callers, cached for a few seconds."""
 
-    def __init__(self, app: Holdfast, clock: Clock, without_key: WithoutKey) -> None:
-        self._app, self._clock, self._without_key = app, clock, without_key
-        self._known: dict[bytes, _Known] = {}
-        self._asking: dict[bytes, asyncio.Future[_Known | None]] = {}
-        self._unknown: dict[bytes, float] = {}  #: until when a digest is believed to be of no key
+    def __init__(self, keys: Keys, clock: Clock, without_key: WithoutKey) -> None:
+        self._keys, self._clock, self._without_key = keys, clock, without_key
+        self._cached: dict[bytes, _CachedKey] = {}
+        self._looking_up: dict[bytes, asyncio.Future[_CachedKey | None]] = {}
+        self._unknown: dict[bytes, float] = {}  #: until when a digest counts as unknown
         self._look_ups = asyncio.Semaphore(LOOK_UPS)
         self._guesses: dict[str, tuple[int, int]] = {}
         self._used: set[str] = set()
-        self._touch_due = 0.0
-        self._any_until = 0.0  #: until when it is known that …
-        self._any = True  #: … there are keys
+        self._record_at = 0.0
+        self._any_until = 0.0  #: until when `_any` is used without another look
+        self._any = True
 
     async def caller(self, request: Request) -> Caller:
-        """Who sent *request*; a problem when that is nobody we know."""
-        given = request.headers.getlist("authorization")
-        if not given:
-            if await self._is_neighbour(request):
-                return NEIGHBOUR
+        """Return the caller that sent *request*. Raises `Problem` when its key is missing, malformed or not valid."""
+        headers = request.headers.getlist("authorization")
+        if not headers:
+            if await self._needs_no_key(request):
+                return LOCAL_CALLER
             raise Problem("UNAUTHENTICATED", "send a key as `Authorization: Bearer …`", headers=_CHALLENGE)
-        scheme, _, secret = given[0].strip().partition(" ")
+        scheme, _, secret = headers[0].strip().partition(" ")
         secret = secret.strip()
-        if len(given) > 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
+        if len(headers) > 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
             raise self._refused()
         digest = digest_of(secret)
-        known = self._known.get(digest)
-        if known is None or self._clock.monotonic() >= known.until:
-            known = await self._find(digest, request)
-        if not known.key.is_valid(self._clock.now()):
+        cached = self._cached.get(digest)
+        if cached is None or self._clock.monotonic() >= cached.until:
+            cached = await self._find(digest, secret, request)
+        if not cached.key.is_valid(self._clock.now()):
             raise self._refused()
-        self._used.add(known.key.id)
-        if self._clock.monotonic() >= self._touch_due:
-            await self.touch()
-        return known.caller
+        self._used.add(cached.key.id)
+        if self._clock.monotonic() >= self._record_at:
+            await self.record_uses()
+        return cached.caller
 
-    def forget(self) -> None:
-        """What is known of keys may have changed just now."""
-        self._known.clear()
+    def clear(self) -> None:
+        """Forget all keys, because one may have changed just now."""
+        self._cached.clear()
         self._unknown.clear()
         self._any_until = 0.0
 
     def _refused(self) -> Problem:
         challenge = {"WWW-Authenticate": 'Bearer realm="holdfast", error="invalid_token"'}
-        return Problem("UNAUTHENTICATED", "this key is not known, or not any more", headers=challenge)
+        return Problem("UNAUTHENTICATED", "this key is unknown, expired or revoked", headers=challenge)
 
-    async def _find(self, digest: bytes, request: Request) -> _Known:
-        """Look up a key that is not remembered. An unknown one that is sent again is no new guess."""
+    async def _find(self, digest: bytes, secret: str, request: Request) -> _CachedKey:
+        """Look up a key that is not cached. An unknown one that is sent again does not count as another guess."""
         if self._clock.monotonic() < self._unknown.get(digest, 0.0):
             raise self._refused()
-        asking = self._asking.get(digest)
-        if asking is None:  # who comes meanwhile with the same key waits for the same answer
-            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest))
-        known = await asyncio.shield(asking)
-        if known is None:
+        looking_up = self._looking_up.get(digest)
+        if looking_up is None:  # requests that come meanwhile with the same key share the look-up
+            looking_up = self._looking_up[digest] = asyncio.ensure_future(self._look_up(digest, secret))
+        cached = await asyncio.shield(looking_up)
+        if cached is None:
             raise self._guessed(request)
-        return known
+        return cached
 
-    async def _ask(self, digest: bytes) -> _Known | None:
+    async def _look_up(self, digest: bytes, secret: str) -> _CachedKey | None:
         now = self._clock.monotonic()
         try:
-            if digest in self._known:  # it was valid a moment ago: it does not wait behind guesses
-                key = await (await self._store()).key(digest)
+            if digest in self._cached:  # it was valid a moment ago, so it does not wait behind guesses
+                key = await self._keys.find(secret)
             else:
                 async with self._look_ups:
-                    key = await (await self._store()).key(digest)
+                    key = await self._keys.find(secret)
         finally:
-            del self._asking[digest]
-        if key is None or not compare_digest(key.digest, digest):
-            self._known.pop(digest, None)
-            _bounded(self._unknown)[digest] = now + BELIEVED_FOR
+            del self._looking_up[digest]
+        if key is None:
+            self._cached.pop(digest, None)
+            _bounded(self._unknown)[digest] = now + CACHED_FOR
             return None
-        found = _bounded(self._known)[digest] = _Known(now + BELIEVED_FOR, key, Caller.of(key))
+        found = _bounded(self._cached)[digest] = _CachedKey(now + CACHED_FOR, key, Caller.of(key))
         return found
 
     def _guessed(self, request: Request) -> Problem:
@@ -214,38 +216,35 @@ class KeyCache:
             "RATE_LIMITED", "too many unknown keys; check yours, and wait", headers={"Retry-After": "1"}
         )
 
-    async def touch(self, *, now: bool = False) -> None:
-        """Write down which keys were used, where that is due: one request in many waits for it."""
-        if not self._used or not (now or self._clock.monotonic() >= self._touch_due):
+    async def record_uses(self, *, now: bool = False) -> None:
+        """Record which keys were used, if that is due or if it must be *now*. One request in many waits for it."""
+        if not self._used or not (now or self._clock.monotonic() >= self._record_at):
             return
-        self._touch_due = self._clock.monotonic() + TOUCH_EVERY
+        self._record_at = self._clock.monotonic() + RECORD_USES_EVERY
         used, self._used = self._used, set()
         try:
-            await (await self._store()).touch_keys(used)
+            await self._keys.mark_used(used)
         except StoreError as error:
             self._used |= used
             log.warning("api_key.use_not_recorded", reason=type(error).__name__)
 
-    async def _is_neighbour(self, request: Request) -> bool:
+    async def _needs_no_key(self, request: Request) -> bool:
         if self._without_key is WithoutKey.NEVER or not is_local(request):
             return False
-        return self._without_key is WithoutKey.LOOPBACK or not await self._there_are_keys()
+        return self._without_key is WithoutKey.LOOPBACK or not await self._has_any()
 
-    async def _there_are_keys(self) -> bool:
+    async def _has_any(self) -> bool:
         now = self._clock.monotonic()
         if now >= self._any_until:
-            self._any = bool(await (await self._store()).keys())
-            self._any_until = now + BELIEVED_FOR / 5
+            self._any = bool(await self._keys.list())
+            self._any_until = now + CACHED_FOR / 5
         return self._any
 
-    async def _store(self) -> Store:
-        return (await self._app.engine()).store
 
-
-def _bounded(remembered: dict[K, V]) -> dict[K, V]:
-    if len(remembered) >= _MOST_REMEMBERED:
-        remembered.clear()
-    return remembered
+def _bounded(cache: dict[K, V]) -> dict[K, V]:
+    if len(cache) >= _MOST_CACHED:
+        cache.clear()
+    return cache
 
 
 def _host(request: Request) -> str:
@@ -261,20 +260,21 @@ def is_local(request: Request) -> bool:
         return False
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return False
-    # A page from elsewhere can reach this machine by a name of its own that points here: its Host or Origin tells.
+    # Another site's page can reach this machine by a name that resolves to it; its Host or Origin shows that.
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
-    named = [_hostname(f"//{host}") for host in hosts] + [_hostname(origin) for origin in origins]
-    return len(hosts) == 1 and len(origins) <= 1 and all(map(is_loopback, named))
+    names = [_hostname(f"//{host}") for host in hosts] + [_hostname(origin) for origin in origins]
+    return len(hosts) == 1 and len(origins) <= 1 and all(map(is_loopback, names))
 
 
 def _hostname(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
-    except ValueError:  # not every server that runs us refuses a malformed header
+    except ValueError:  # not every server refuses a malformed header
         return None
 
 
 def is_loopback(host: str | None) -> bool:
+    """Return whether *host* is a name or an address of this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""`/admin`: what operators of the house do by hand: stuck jobs, and the duties that move jobs by themselves (S4, S5)."""
+"""`/admin`: find and reclaim stuck jobs, and pause the maintenance tasks that move jobs (S4, S5)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.job import StuckJob
-from holdfast.domain.lanes import ScopeKind
+from holdfast.engine.access import Action
 from holdfast.engine.recovery import BATCH
 from holdfast.engine.stuck import stuck_view
+from holdfast.jobs.job import StuckJob
+from holdfast.jobs.lanes import ScopeKind
 from holdfast.server.pagination import LimitQuery, capped
 from holdfast.server.responses import answer
 from holdfast.server.routing import allows, app_of, caller_of, router
@@ -21,14 +21,14 @@ from holdfast.server.workers import WorkerView, worker_view
 
 
 class Type(StrEnum):
-    """What the scheduler of retries does by itself, and which duty that is."""
+    """What the scheduler of retries moves, and the maintenance task that does it."""
 
     STUCK_JOBS = "STUCK_JOBS"  # the sweep for attempts that run too long, never the reclaim of lost leases
     FAILED_JOBS = "FAILED_JOBS"  # automatic retries
     DELAYED_JOBS = "DELAYED_JOBS"  # all jobs that are due later
 
     @property
-    def duty(self) -> str:
+    def maintenance_task(self) -> str:
         return {"STUCK_JOBS": "stuck", "FAILED_JOBS": "retries", "DELAYED_JOBS": "delayed"}[self.value]
 
 
@@ -36,9 +36,7 @@ Types = Annotated[list[Type], Field(min_length=1, max_length=3, examples=[["STUC
 
 
 class PauseTypesRequest(RequestModel):
-    duration: Span | None = Field(
-        default=None, description="After it they resume by themselves; null: when resumed."
-    )
+    duration: Span | None = Field(default=None, description="How long; null: until they are resumed.")
     types: Types = Field(default_factory=lambda: list(Type))
     reason: Note = ""
 
@@ -53,7 +51,7 @@ class PausedTypes(ResponseModel):
 
 
 class ResumedTypes(ResponseModel):
-    resumed: list[Type] = Field(description="Those of them that were paused.")
+    resumed: list[Type] = Field(description="The types that were paused before.")
 
 
 class StuckView(ResponseModel):
@@ -64,7 +62,7 @@ class StuckView(ResponseModel):
     max_attempts: int
     worker: str
     epoch: int
-    longer_than: str = Field(description="How long an attempt of its task may take.", examples=["30m"])
+    longer_than: str = Field(description="How long an attempt of its task may run.", examples=["30m"])
 
 
 class StuckJobs(ResponseModel):
@@ -73,10 +71,12 @@ class StuckJobs(ResponseModel):
 
 class StuckQuery(RequestModel):
     longer_than: Span | None = Field(
-        default=None, description="Instead of what each task says.", examples=["30m"]
+        default=None, description="Used instead of the limit of each task.", examples=["30m"]
     )
-    tasks: list[Word] = Field(default_factory=list, max_length=50, description="Only these. Default: all.")
-    owner: Word | None = Field(default=None, description="Only of this owner.")
+    tasks: list[Word] = Field(
+        default_factory=list, max_length=50, description="Only jobs of these tasks. Default: all."
+    )
+    owner: Word | None = Field(default=None, description="Only jobs of this owner.")
     ids: list[Word] = Field(
         default_factory=list, max_length=BATCH, description="Only these jobs. Default: all."
     )
@@ -85,30 +85,26 @@ class StuckQuery(RequestModel):
 
 class ReclaimedJobs(ResponseModel):
     found: int
-    processed: int = Field(description="Taken back from their workers: retried, or dead letters.")
+    processed: int = Field(description="Taken from their workers: retried, or dead letters.")
 
 
 class WorkersStatus(ResponseModel):
     workers: list[WorkerView]
     count: int
-    busy: int = Field(description="Workers that hold jobs.")
+    busy: int = Field(description="Workers that run jobs.")
     leases: int
-    paused: list[str] = Field(description="Duties that are paused.")
+    paused: list[str] = Field(description="Maintenance tasks that are paused.")
 
 
 routes = router("admin")
 
 
-@routes.get(
-    "/admin/workers/status",
-    response_model=WorkersStatus,
-    summary="The workers, and what is paused",
-    **allows(Action.LOOK),
-)
+@routes.get("/admin/workers/status", response_model=WorkersStatus, **allows(Action.LOOK))
 async def get_workers_status(request: Request) -> Response:
+    """Get the status of the workers and of pauses."""
     app = app_of(request)
-    workers, holds = await app.workers(), await app.holds()
-    paused = sorted({held.scope.name for held in holds if held.scope.kind is ScopeKind.MAINTENANCE})
+    workers, holds = await app.queues.workers(), await app.queues.holds()
+    paused = sorted({hold.scope.name for hold in holds if hold.scope.kind is ScopeKind.MAINTENANCE})
     return answer(
         {
             "workers": [worker_view(one) for one in workers],
@@ -120,12 +116,7 @@ async def get_workers_status(request: Request) -> Response:
     )
 
 
-@routes.get(
-    "/admin/jobs/stuck",
-    response_model=StuckJobs,
-    summary="Attempts that run on for too long while their worker lives",
-    **allows(Action.LOOK),
-)
+@routes.get("/admin/jobs/stuck", response_model=StuckJobs, **allows(Action.LOOK))
 async def list_stuck_jobs(
     request: Request,
     longer_than: Annotated[Span | None, Query()] = None,
@@ -133,72 +124,61 @@ async def list_stuck_jobs(
     owner: Annotated[Word | None, Query()] = None,
     limit: LimitQuery = 100,
 ) -> Response:
+    """List attempts that run too long while their worker is alive."""
     tasks, most = [] if task is None else [task], min(capped(limit), BATCH)
     return await _list(request, StuckQuery(longer_than=longer_than, tasks=tasks, owner=owner, limit=most))
 
 
-@routes.post(
-    "/admin/jobs/stuck",
-    response_model=StuckJobs,
-    summary="The same, by more than fits in a URL",
-    **allows(Action.LOOK),
-)
+@routes.post("/admin/jobs/stuck", response_model=StuckJobs, **allows(Action.LOOK))
 async def search_stuck_jobs(request: Request, body: StuckQuery | None = None) -> Response:
+    """List stuck attempts with a filter in the body."""
     return await _list(request, body or StuckQuery())
 
 
-@routes.post(
-    "/admin/jobs/process-stuck",
-    response_model=ReclaimedJobs,
-    summary="Take stuck jobs back from their workers",
-    **allows(Action.OPERATE),
-)
+@routes.post("/admin/jobs/process-stuck", response_model=ReclaimedJobs, **allows(Action.OPERATE))
 async def process_stuck_jobs(request: Request, body: StuckQuery | None = None) -> Response:
+    """Reclaim stuck jobs from their workers."""
     found = await _find(request, body or StuckQuery())
-    done = await app_of(request).reclaim(found, by=caller_of(request).name)
+    done = await app_of(request).jobs.reclaim(found, by=caller_of(request).name)
     return answer({"found": len(found), "processed": done})
 
 
-async def _list(request: Request, asked: StuckQuery) -> Response:
-    return answer({"jobs": [stuck_view(one) for one in await _find(request, asked)]})
+async def _list(request: Request, query: StuckQuery) -> Response:
+    return answer({"jobs": [stuck_view(one) for one in await _find(request, query)]})
 
 
-async def _find(request: Request, asked: StuckQuery) -> list[StuckJob]:
-    return await app_of(request).stuck(
-        longer_than=asked.longer_than,
-        task=asked.tasks or None,
-        owner=asked.owner,
-        ids=asked.ids or None,
-        limit=asked.limit,
+async def _find(request: Request, query: StuckQuery) -> list[StuckJob]:
+    return await app_of(request).jobs.stuck(
+        longer_than=query.longer_than,
+        task=query.tasks or None,
+        owner=query.owner,
+        ids=query.ids or None,
+        limit=query.limit,
     )
 
 
-@routes.post(
-    "/admin/retry-scheduler/pause",
-    response_model=PausedTypes,
-    summary="Hold what moves jobs by itself",
-    **allows(Action.OPERATE),
-)
+@routes.post("/admin/retry-scheduler/pause", response_model=PausedTypes, **allows(Action.OPERATE))
 async def pause_retry_scheduler(request: Request, body: PauseTypesRequest | None = None) -> Response:
-    asked, by = body or PauseTypesRequest(), caller_of(request).name
-    for one in asked.types:
-        await app_of(request).pause(
-            one.duty, kind=ScopeKind.MAINTENANCE, duration=asked.duration, reason=asked.reason, by=by
+    """Pause the maintenance that moves jobs."""
+    pause, by = body or PauseTypesRequest(), caller_of(request).name
+    for one in pause.types:
+        await app_of(request).queues.pause(
+            one.maintenance_task,
+            kind=ScopeKind.MAINTENANCE,
+            duration=pause.duration,
+            reason=pause.reason,
+            by=by,
         )
-    return answer({"paused": asked.types, "duration": asked.duration})
+    return answer({"paused": pause.types, "duration": pause.duration})
 
 
-@routes.post(
-    "/admin/retry-scheduler/resume",
-    response_model=ResumedTypes,
-    summary="Let it go on",
-    **allows(Action.OPERATE),
-)
+@routes.post("/admin/retry-scheduler/resume", response_model=ResumedTypes, **allows(Action.OPERATE))
 async def resume_retry_scheduler(request: Request, body: ResumeTypesRequest | None = None) -> Response:
-    asked, by = body or ResumeTypesRequest(), caller_of(request).name
-    was = [
+    """Resume the maintenance that moves jobs."""
+    types, by = (body or ResumeTypesRequest()).types, caller_of(request).name
+    resumed = [
         one
-        for one in asked.types
-        if await app_of(request).resume(one.duty, kind=ScopeKind.MAINTENANCE, by=by)
+        for one in types
+        if await app_of(request).queues.resume(one.maintenance_task, kind=ScopeKind.MAINTENANCE, by=by)
     ]
-    return answer({"resumed": was})
+    return answer({"resumed": resumed})

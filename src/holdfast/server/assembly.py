@@ -1,30 +1,30 @@
-"""Puts the API together: routes, layers, and what errors are told as."""
+"""Builds the API: routes, layers, and the problems for errors that the framework finds."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Scope
 
 from holdfast import __version__
 from holdfast.app import Holdfast
-from holdfast.domain.limits import Rate
-from holdfast.engine.ports import Clock
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.jobs.machine import Clock
+from holdfast.resilience.limits import Rate
 from holdfast.server.access import WithoutKey
 from holdfast.server.body_limits import ENVELOPE, BodyLimits
 from holdfast.server.context import ApiContext
 from holdfast.server.problems import Problem
-from holdfast.server.routes import DIRECT, ROUTES
-from holdfast.server.routing import ApiRoute, context_of
+from holdfast.server.routes import ROUTES
+from holdfast.server.routing import PREFIX, ApiRoute, context_of
 from holdfast.wiring import SystemClock
 
-#: What is said of an error that the framework itself has found.
+#: The problems for statuses of the framework's own errors.
 _BY_STATUS = {
     401: "UNAUTHENTICATED",
     403: "FORBIDDEN",
@@ -36,6 +36,16 @@ _BY_STATUS = {
 }
 
 
+class Api(FastAPI):
+    """FastAPI without its layers for errors: `BodyLimits` answers them all, and each layer costs every request (ADR 29)."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = AsyncExitStackMiddleware(self.router)
+        for layer in reversed(self.user_middleware):
+            app = layer.cls(app, *layer.args, **layer.kwargs)
+        return app
+
+
 def build(
     app: Holdfast,
     *,
@@ -43,18 +53,12 @@ def build(
     without_key: WithoutKey | str = WithoutKey.NEVER,
     clock: Clock | None = None,
 ) -> FastAPI:
-    """See `holdfast.server.api`."""
+    """Return the API of *app*; see `holdfast.server.api`."""
     try:
         access = WithoutKey(without_key)
     except ValueError:
         raise UsageError(f"without_key is {without_key!r}; it is one of {', '.join(WithoutKey)}") from None
-    door = ApiContext(
-        app,
-        clock or SystemClock(),
-        rate=None if rate is None else Rate.read(rate),
-        without_key=access,
-    )
-    site = FastAPI(
+    site = Api(
         title="Holdfast",
         version=__version__,
         openapi_url=None,
@@ -63,17 +67,40 @@ def build(
         redirect_slashes=False,
         lifespan=_lifespan,
     )
-    site.state.door = door
-    told: dict[str, Any] = {"limit": app.payload_limit + ENVELOPE, "new_id": app.new_id, "direct": DIRECT}
-    # Past `include_router`, which would look for the route of every request twice.
-    site.router.routes.extend(ROUTES)
-    _tell_errors(site, BodyLimits(site.router, **told))
-    site.add_middleware(BodyLimits, **told)
+    added = _extension_routes(app)
+    site.state.context = ApiContext(
+        app,
+        clock or SystemClock(),
+        rate=None if rate is None else Rate.read(rate),
+        without_key=access,
+        extension_routes=added,
+    )
+    # Not by `include_router`, which would search for the route of every request twice.
+    site.router.routes.extend((*ROUTES, *added))
+    site.add_middleware(
+        BodyLimits,
+        limit=app.runtime.payload_limit + ENVELOPE,
+        new_id=app.runtime.new_id,
+        explain=_explain,
+    )
     return site
 
 
+def _extension_routes(app: Holdfast) -> list[ApiRoute]:
+    """Return the routes of the app's extensions. Raises `UsageError` for one that skips the checks of callers."""
+    found = []
+    for name, extension in app.extensions.items():
+        for route in extension.routes():
+            if not isinstance(route, ApiRoute) or not route.path.startswith(f"{PREFIX}/"):
+                raise UsageError(
+                    f"the extension {name} has a route {route!r:.80}; make it with `holdfast.server.routing.router`, below {PREFIX}"
+                )
+            found.append(route)
+    return found
+
+
 def table(site: FastAPI) -> Iterator[ApiRoute]:
-    """Every route of the API, with the action that it is."""
+    """Yield every route of the API. Raises `UsageError` for a route without an action."""
     for route in site.router.routes:
         if not isinstance(route, ApiRoute):
             raise UsageError(f"{route!r:.80} was not made by `holdfast.server.routing.router`")
@@ -82,29 +109,23 @@ def table(site: FastAPI) -> Iterator[ApiRoute]:
 
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """Where the server runs it: a mounted app has none, and needs none."""
+    """Record the last uses of keys at the end. A mounted app has no lifespan; there uses are recorded on the way."""
     yield
-    await site.state.door.keys.touch(now=True)
+    await site.state.context.keys.record_uses(now=True)
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
-def _tell_errors(site: FastAPI, bodies: BodyLimits) -> None:
-    async def ours(_request: Request, error: Exception) -> Response:
-        return bodies.answer_to(error)
-
-    async def framework(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        if error.status_code in (404, 405):
-            try:  # what there is and what not is for those who have a key
-                await context_of(request).admit(request, None)
-            except (Problem, HoldfastError) as refused:
-                return bodies.answer_to(refused)
-        return bodies.answer_to(_by_status(request, error))
-
-    site.add_exception_handler(HoldfastError, ours)
-    site.add_exception_handler(Problem, ours)
-    site.add_exception_handler(RequestValidationError, ours)
-    site.add_exception_handler(HTTPException, framework)
+# -- errors of the framework ------------------------------------------------------------------------------------------
+async def _explain(scope: Scope, error: Exception) -> Exception:
+    """Return the problem for an error of the framework; return any other error as it is."""
+    if not isinstance(error, HTTPException) or isinstance(error, Problem):
+        return error
+    request = Request(scope)
+    if error.status_code in (404, 405):
+        try:  # which paths exist is shown to callers with a key only
+            await context_of(request).admit(request, None)
+        except (Problem, HoldfastError) as refusal:
+            return refusal
+    return _by_status(request, error)
 
 
 def _by_status(request: Request, error: HTTPException) -> Problem:
@@ -118,7 +139,7 @@ def _by_status(request: Request, error: HTTPException) -> Problem:
 
 
 def _methods(routes: list[BaseRoute], request: Request) -> set[str]:
-    """Of all routes of this path: the router itself tells of one only. `/jobs/batch` is no job's, though it fits."""
+    """Return the methods of all routes that fit the path best: `/jobs/batch` is not the path of a job, though it fits."""
     fitting = [
         route
         for route in routes

@@ -1,4 +1,4 @@
-"""`/breakers`: the services that tasks call, as all workers see them; open, close or try one by hand."""
+"""`/breakers`: list dependencies and their breakers as all workers see them; open, close or try one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.breaker import Breaker
-from holdfast.domain.duration import optional
+from holdfast.engine.access import Action
 from holdfast.engine.lane_store import DependencyState
 from holdfast.errors import UsageError
+from holdfast.resilience.breaker import Breaker
 from holdfast.server.jobs import IF_MATCH
 from holdfast.server.lanes import NamePath, PauseRequest
 from holdfast.server.models import ReasonRequest
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer, wanted_tags
 from holdfast.server.routing import allows, app_of, caller_of, router
-from holdfast.server.types import ResponseModel
+from holdfast.server.types import ResponseModel, picked
 
 _VERSION = re.compile(r"[0-9]{1,18}")
 
 
 class BreakerView(ResponseModel):
-    dependency: str = Field(description="With its shard: name#shard.", examples=["gateway"])
+    dependency: str = Field(description="The dependency; with a shard, name#shard.", examples=["gateway"])
     state: str = Field(examples=["open"])
     version: int
     since: datetime | None
@@ -46,107 +45,89 @@ class DependencyView(BreakerView):
     failures: int
 
 
-class Breakers(ResponseModel):
+class BreakerList(ResponseModel):
     breakers: list[DependencyView]
 
 
 routes = router("breakers")
 
 
-@routes.get("/breakers", response_model=Breakers, summary="How dependencies stand", **allows(Action.LOOK))
+@routes.get("/breakers", response_model=BreakerList, **allows(Action.LOOK))
 async def list_breakers(request: Request) -> Response:
-    return answer({"breakers": [_dependency_state(one) for one in await app_of(request).breakers()]})
+    """List dependencies and their breakers."""
+    return answer({"breakers": [_view(one) for one in await app_of(request).breakers.list()]})
 
 
-@routes.get(
-    "/breakers/{name}", response_model=DependencyView, summary="One dependency", **allows(Action.LOOK)
-)
+@routes.get("/breakers/{name}", response_model=DependencyView, **allows(Action.LOOK))
 async def get_breaker(request: Request, name: NamePath) -> Response:
+    """Get one dependency."""
     found = await _find(request, name)
     if found is None:
         raise Problem("NOT_FOUND", "no dependency of this name has a breaker yet")
-    return answer(_dependency_state(found), headers={"ETag": _tag(found.breaker)})
+    return answer(_view(found), headers={"ETag": _tag(found.breaker)})
 
 
 @routes.post(
     "/breakers/{name}/open",
     response_model=BreakerView,
-    summary="Hold back all calls to it, for a time or its cooldown; then trials begin",
     **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
 async def open_breaker(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
-    asked, engine = body or PauseRequest(), await app_of(request).engine()
-    return await _told(
-        name,
-        engine.open_breaker(name, span=optional(asked.duration), reason=asked.reason, **_terms(request)),
-    )
+    """Open a breaker for a time or its cooldown; then trials begin."""
+    pause, breakers = body or PauseRequest(), app_of(request).breakers
+    move = breakers.open(name, duration=pause.duration, reason=pause.reason, **_conditions(request))
+    return await _moved(name, move)
 
 
 @routes.post(
     "/breakers/{name}/close",
     response_model=BreakerView,
-    summary="Let calls to it begin again, without trials",
     **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
 async def close_breaker(request: Request, name: NamePath, body: ReasonRequest | None = None) -> Response:
-    reason, engine = (body or ReasonRequest()).reason, await app_of(request).engine()
-    return await _told(name, engine.close_breaker(name, reason=reason, **_terms(request)))
+    """Close a breaker without trials."""
+    reason, breakers = (body or ReasonRequest()).reason, app_of(request).breakers
+    return await _moved(name, breakers.close(name, reason=reason, **_conditions(request)))
 
 
 @routes.post(
     "/breakers/{name}/trial",
     response_model=BreakerView,
-    summary="Let its trials begin now",
     **allows(Action.OPERATE, 409, 412, openapi_extra=IF_MATCH),
 )
 async def try_breaker(request: Request, name: NamePath, body: ReasonRequest | None = None) -> Response:
-    reason, engine = (body or ReasonRequest()).reason, await app_of(request).engine()
-    return await _told(name, engine.try_breaker(name, reason=reason, **_terms(request)))
+    """Begin the trials of a breaker now."""
+    reason, breakers = (body or ReasonRequest()).reason, app_of(request).breakers
+    return await _moved(name, breakers.try_(name, reason=reason, **_conditions(request)))
 
 
-def _terms(request: Request) -> dict[str, Any]:
-    """Who forces it, and the versions that they may have read."""
+def _conditions(request: Request) -> dict[str, Any]:
+    """Return the name of the caller, and the versions of the breaker that `If-Match` allows."""
     tags = wanted_tags(request)
-    read = None if tags is None else [int(tag) for tag in tags if _VERSION.fullmatch(tag)]
-    return {"by": caller_of(request).name, "versions": read}
+    versions = None if tags is None else [int(tag) for tag in tags if _VERSION.fullmatch(tag)]
+    return {"by": caller_of(request).name, "versions": versions}
 
 
-async def _told(name: str, forcing: Awaitable[Breaker]) -> Response:
+async def _moved(name: str, move: Awaitable[Breaker]) -> Response:
     try:
-        changed = await forcing
+        changed = await move
     except UsageError as error:
         raise Problem("NOT_FOUND", str(error)) from None
-    return answer({"dependency": name, **_breaker(changed)}, headers={"ETag": _tag(changed)})
+    return answer(_breaker(name, changed), headers={"ETag": _tag(changed)})
 
 
 async def _find(request: Request, name: str) -> DependencyState | None:
-    return next((one for one in await app_of(request).breakers() if one.dependency.label == name), None)
+    return next((one for one in await app_of(request).breakers.list() if one.dependency.label == name), None)
 
 
 def _tag(breaker: Breaker) -> str:
     return f'"{breaker.version}"'
 
 
-def _breaker(breaker: Breaker) -> dict[str, Any]:
-    return {
-        "state": breaker.state,
-        "version": breaker.version,
-        "since": breaker.since,
-        "opened_at": breaker.opened_at,
-        "next_trial_at": breaker.retry_at,
-        "reopens": breaker.reopens,
-    }
+def _breaker(name: str, breaker: Breaker) -> dict[str, Any]:
+    return picked(breaker, BreakerView, dependency=name, next_trial_at=breaker.retry_at)
 
 
-def _dependency_state(state_of_dependency: DependencyState) -> dict[str, Any]:
-    return {
-        "dependency": state_of_dependency.dependency.label,
-        **_breaker(state_of_dependency.breaker),
-        "votes": state_of_dependency.votes,
-        "callers": state_of_dependency.callers,
-        "limit": state_of_dependency.limit,
-        "in_flight": state_of_dependency.in_flight,
-        "latency_seconds": state_of_dependency.latency,
-        "calls": state_of_dependency.calls,
-        "failures": state_of_dependency.failures,
-    }
+def _view(state: DependencyState) -> dict[str, Any]:
+    breaker = _breaker(state.dependency.label, state.breaker)
+    return picked(state, DependencyView, latency_seconds=state.latency, **breaker)

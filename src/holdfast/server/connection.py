@@ -26,7 +26,7 @@ LONGEST_GAP = 1024 * 1024
 LOOK_SECONDS = 15.0
 #: The least speed of a body that the application waits for, in bytes per second.
 LEAST_RATE = 500
-#: An answer that nobody reads is dropped after this many looks without progress.
+#: An answer that the client does not read is dropped after this many looks without progress.
 STALLED_LOOKS = 2
 
 #: Where in a request's scope the connection is: in `scope["state"]`, under this name.
@@ -159,7 +159,7 @@ class ClientConnection(asyncio.Protocol):
         self._set_timer()  # also after `close`, which ends only once the client has read the rest
 
     def _is_slow(self, transport: asyncio.Transport) -> bool:
-        """Whether the client was waited for at the last look, and has neither ended its head nor sent enough since."""
+        """Return whether the server has waited for this client since the last look, without a complete head or enough of a body."""
         is_waited_for = not transport.is_closing() and (
             not self._running or (self._receiving and transport.is_reading())
         )
@@ -170,7 +170,7 @@ class ClientConnection(asyncio.Protocol):
         return is_slow
 
     def _is_stalled(self, transport: asyncio.Transport) -> bool:
-        """Whether something was to be written at several looks, and none of it was read."""
+        """Return whether the client has read nothing of its answer for several looks."""
         size = transport.get_write_buffer_size() if transport.is_closing() or not self._writable else 0
         self._stalled = self._stalled + 1 if 0 < self._last_size <= size else 0
         self._last_size = size

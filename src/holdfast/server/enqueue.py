@@ -1,4 +1,4 @@
-"""`POST /jobs`: from a name and arguments to jobs in the store, once for each name that their sender gives them."""
+"""`POST /jobs`: enqueue jobs by the name of a task and its arguments, once for each `Idempotency-Key`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from fastapi import Request, Response
 
 from holdfast.app import Holdfast
-from holdfast.domain.access import Action
-from holdfast.domain.job import Enqueued
-from holdfast.domain.job import NewJob as NewRow
-from holdfast.domain.moves import State
-from holdfast.domain.suggest import suggest
 from holdfast.engine import permissions
-from holdfast.engine.api_store import Repeated
-from holdfast.engine.tasks import Task
+from holdfast.engine.access import Action
+from holdfast.engine.named_request import Repeated
+from holdfast.jobs.job import Enqueued
+from holdfast.jobs.job import NewJob as NewRow
+from holdfast.jobs.moves import State
 from holdfast.server.access import Caller
-from holdfast.server.idempotency import HEADER, KEPT_FOR, REPLAYED, named, reused
+from holdfast.server.idempotency import HEADER, KEPT_FOR, REPLAYED, key_reused, name_request
 from holdfast.server.models import EnqueuedPage, EnqueuedView, JobRequest, JobsRequest
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
 from holdfast.server.routing import PREFIX, allows, app_of, caller_of, context_of, router
+from holdfast.tasks.task import Task
+from holdfast.values.suggest import suggest
 
 _NO_OPTIONS = frozenset({"task", "args", "owner"})
 _TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -35,40 +35,40 @@ routes = router("jobs")
     "/jobs",
     status_code=201,
     response_model=EnqueuedView,
-    responses={200: {"model": EnqueuedView, "description": "A twin stands in for the new job."}},
-    summary="Enqueue a job",
+    responses={
+        200: {
+            "model": EnqueuedView,
+            "description": "A job with the same dedupe key stands in for the new one.",
+        }
+    },
     **allows(Action.ENQUEUE, 402, 409),
 )
 async def enqueue_job(request: Request, body: JobRequest) -> Response:
+    """Enqueue a job."""
     row = _row(app_of(request), body, caller_of(request), _trace(request))
     answers, headers = await _send(request, "jobs", body, [row])
-    [told] = await _told(request, answers)
-    headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/jobs/{told['id']}"
-    return answer(told, 200 if told["duplicate"] else 201, headers)
+    [view] = await _views(app_of(request), answers)
+    headers["Location"] = f"{request.scope.get('root_path', '')}{PREFIX}/jobs/{view['id']}"
+    return answer(view, 200 if view["duplicate"] else 201, headers)
 
 
-@routes.post(
-    "/jobs/batch",
-    status_code=201,
-    response_model=EnqueuedPage,
-    summary="Enqueue many jobs, all or none",
-    **allows(Action.ENQUEUE, 402, 409),
-)
+@routes.post("/jobs/batch", status_code=201, response_model=EnqueuedPage, **allows(Action.ENQUEUE, 402, 409))
 async def enqueue_jobs(request: Request, body: JobsRequest) -> Response:
+    """Enqueue many jobs, all or none."""
     app, caller, trace = app_of(request), caller_of(request), _trace(request)
     rows = [_row(app, one, caller, trace) for one in body.jobs]
     answers, headers = await _send(request, "jobs/batch", body, rows)
-    return answer({"jobs": await _told(request, answers)}, 201, headers)
+    return answer({"jobs": await _views(app, answers)}, 201, headers)
 
 
 def _trace(request: Request) -> str | None:
-    """The caller's span (W3C), where it names a proper one."""
-    given = request.headers.get("traceparent", "")
-    return given if _TRACE.fullmatch(given) else None
+    """Return the caller's span (W3C), if the header is well-formed."""
+    parent = request.headers.get("traceparent", "")
+    return parent if _TRACE.fullmatch(parent) else None
 
 
 def _row(app: Holdfast, body: JobRequest, caller: Caller, trace: str | None) -> NewRow:
-    """Bound and checked as `task.enqueue` does."""
+    """Return the job, bound and checked as `task.enqueue` does."""
     task = _task(app, body, caller)
     options: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set - _NO_OPTIONS}
     owner = caller.own(body.owner)
@@ -83,40 +83,44 @@ def _row(app: Holdfast, body: JobRequest, caller: Caller, trace: str | None) -> 
 
 
 def _task(app: Holdfast, body: JobRequest, caller: Caller) -> Task[Any, Any]:
-    """The task, where the caller may enqueue it, and in this queue."""
+    """Return the task. Raises `Problem` or `Forbidden` when the caller may not enqueue it, or not in this queue."""
     name = body.task
     permissions.must_not_be_internal(name)
     if name not in app.tasks:
-        listed = permissions.open_tasks(app) if caller.is_owner else permissions.external_tasks(app)
-        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {suggest(name[:100], listed)}")
+        names = (
+            permissions.open_tasks(app.runtime)
+            if caller.is_owner
+            else permissions.external_tasks(app.runtime)
+        )
+        raise Problem("UNKNOWN_TASK", f"no task named {name[:100]!r}; {suggest(name[:100], names)}")
     if caller.is_owner:
-        permissions.must_be_open(app, name)
-        permissions.must_be_declared(app, body.queue, body.shard)
+        permissions.must_be_open(app.runtime, name)
+        permissions.must_be_declared(app.runtime, body.queue, body.shard)
     return app.tasks[name]
 
 
 async def _send(
     request: Request, route: str, body: JobRequest | JobsRequest, rows: list[NewRow]
 ) -> tuple[list[Enqueued], dict[str, str]]:
-    """The answers for *rows*, and the headers that tell whether they are the first ones'."""
+    """Store *rows*, and return their answers with the headers that mark a repeated request."""
     if HEADER not in request.headers:
-        return list(await app_of(request).send(rows)), {}
+        return list(await app_of(request).runtime.send(rows)), {}
     content = body.model_dump(mode="json", exclude_unset=True)
-    name = named(request, caller_of(request), route, content)
-    found = await (await app_of(request).engine()).enqueue_once(name, rows, keep=KEPT_FOR)
+    name = name_request(request, caller_of(request), route, content)
+    found = await context_of(request).requests.enqueue(name, rows, keep=KEPT_FOR)
     if not isinstance(found, Repeated):
         return list(found), {}
     if found.fingerprint != name.fingerprint:
-        raise reused()
+        raise key_reused()
     return list(found.answers), dict(REPLAYED)
 
 
-async def _told(request: Request, answers: list[Enqueued]) -> list[dict[str, Any]]:
-    told = []
-    for one in answers:
-        state: str = State.QUEUED
-        if one.duplicate:
-            twin = await (await context_of(request).store()).job(one.id)
-            state = State.QUEUED if twin is None else twin.state
-        told.append({"id": one.id, "state": state, "duplicate": one.duplicate})
-    return told
+async def _views(app: Holdfast, answers: list[Enqueued]) -> list[dict[str, Any]]:
+    """Return what the caller gets for each job. A duplicate has the state of the job that stands in for it."""
+    twins = [one.id for one in answers if one.duplicate]
+    rows = (await app.jobs.list(ids=twins, limit=len(twins), contents=False)).rows if twins else ()
+    states = {row.id: row.state for row in rows}
+    return [
+        {"id": one.id, "state": states.get(one.id, State.QUEUED), "duplicate": one.duplicate}
+        for one in answers
+    ]

@@ -1,13 +1,12 @@
-"""One reader of the log for all streams of this process.
+"""One reader of the event log for all streams of a process.
 
 ```text
-  store ──poll──▶ the newest events, written once ──▶ stream, stream, stream …
+  store ──poll──▶ the newest events, encoded once ──▶ stream, stream, stream …
     └──────── a stream that is behind them reads for itself ───────┘
 ```
 
-A stream is nothing but a number: how far it has come. What is newer it takes from here, or from the store where that is too long
-ago. So a slow client costs no memory, and a client that comes back with its number misses nothing. While nobody listens,
-nobody reads.
+A stream is only a position in the log. It takes newer events from here, or from the store if they are too old to be here. So a slow
+client costs no memory, and a client that reconnects with its position misses nothing. While there is no stream, nothing is read.
 """
 
 from __future__ import annotations
@@ -19,25 +18,24 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from holdfast.app import Holdfast
-from holdfast.domain.cloudevent import Subject
-from holdfast.domain.job import Event, JobId
-from holdfast.engine.ports import Clock, Store
+from holdfast.engine.cloudevent import Subject
+from holdfast.engine.events import LARGEST_EVENT
 from holdfast.errors import StoreError
-from holdfast.logs import Log
-from holdfast.webhooks.envelope import enveloped
+from holdfast.jobs.job import Event, JobId
+from holdfast.jobs.machine import Clock
+from holdfast.logging import Log
+from holdfast.webhooks.envelope import event_body
 from holdfast.webhooks.job_owners import JobOwners
 
 log = Log("holdfast.server")
 
 POLL_SECONDS = 0.2
 BATCH = 1000
-#: No event has a larger number: none can be asked for.
-LARGEST = 2**63 * 1000
-#: How many events a stream is given at a time.
+#: How many events a stream gets at a time.
 PORTION = 500
-#: What is kept of the newest events.
+#: How many of the newest events are kept, and how many bytes of them.
 MOST_EVENTS, MOST_BYTES = 10_000, 16_000_000
-#: How many streams may read the store by themselves at a time.
+#: How many streams may read from the store at a time.
 READERS = 4
 
 
@@ -52,17 +50,21 @@ class StreamedEvent(NamedTuple):
 
 
 class NewEvents(NamedTuple):
+    """What a stream gets next."""
+
     events: Sequence[StreamedEvent]
-    position: int  #: how far this goes; what is behind it was not looked at yet
-    reset: bool = False  #: what came before was removed from the log: something is missing
+    position: int  #: where the next events begin
+    reset: bool = False  #: events before this position were removed from the log, so some are missing
 
 
 class EventReader:
+    """Reads the event log while at least one stream listens."""
+
     def __init__(self, app: Holdfast, clock: Clock) -> None:
-        self._app, self._clock = app, clock
+        self._events, self._clock = app.events, clock
         self._recent: list[StreamedEvent] = []
         self._bytes = 0
-        self._low = 0  #: of what is newer, all is in `_recent`
+        self._low = 0  #: `_recent` has every event after this one
         self.position = 0
         self._is_begun = False
         self.polls = 0
@@ -71,20 +73,20 @@ class EventReader:
         self._moved = asyncio.Event()
         self._readers = asyncio.Semaphore(READERS)
         self.is_closed = False
-        self._subjects: JobOwners | None = None
+        self._owners = JobOwners(app.jobs.list)
 
     def close(self) -> None:
-        """Let all streams end: the server stops."""
+        """End all streams, because the server stops."""
         self.is_closed = True
         self._wake()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Inside the block the log is read."""
+        """Read the log inside the block."""
         self._listening += 1
         try:
             if self._poller is None:
-                self._poller = asyncio.create_task(self._read_on(), name="feed")
+                self._poller = asyncio.create_task(self._read_log(), name="event reader")
             yield
         finally:
             self._listening -= 1
@@ -95,17 +97,17 @@ class EventReader:
 
     async def newest(self) -> int:
         """Return the number of the newest event; a reader that continues from it sees what happens from now on."""
-        return await (await self._store()).newest_event()
+        return await self._events.newest()
 
-    async def knows(self, number: int) -> bool:
-        """Whether the event of this *number* is still in the log, so that nothing behind it is missing."""
-        if number > LARGEST:
+    async def has(self, number: int) -> bool:
+        """Return whether the event of this *number* is still in the log, so that none after it is missing."""
+        if number > LARGEST_EVENT:
             return False
-        found = await (await self._store()).events(after=number - 1, limit=1)
+        found = await self._events.list(after=number - 1, limit=1)
         return bool(found) and found[0].id == number
 
-    async def news(self, after: int, job_id: JobId | None = None, *, seconds: float) -> NewEvents:
-        """What happened behind *after*, to any job or to this one; nothing, if that takes longer than *seconds*."""
+    async def next_events(self, after: int, job_id: JobId | None = None, *, seconds: float) -> NewEvents:
+        """Return the events after *after*, of every job or of one; wait up to *seconds* for the first."""
         if not self._is_begun or after >= self.position:
             moved = self._moved
             try:
@@ -124,37 +126,31 @@ class EventReader:
 
     # -- from the store -----------------------------------------------------------------------------------------------
     async def _read(self, after: int) -> NewEvents:
-        """A page from the store. The event that *after* names is asked for too: where it is gone, so may others be."""
-        store = await self._store()
-        found = await store.events(after=max(after - 1, 0), limit=PORTION)
+        """Read a page. It includes the event *after* itself: if that was removed, others may have been too."""
+        found = await self._events.list(after=max(after - 1, 0), limit=PORTION)
         if after > 0:
             if not found or found[0].id != after:
                 return NewEvents((), self.position, reset=True)
             found = found[1:]
-        if not found:  # of a log that is empty again
+        if not found:  # the log is empty again
             return NewEvents((), self.position)
-        return NewEvents(await self._written(found), found[-1].id)
+        return NewEvents(await self._encoded(found), found[-1].id)
 
     async def _read_job(self, after: int, job_id: JobId) -> NewEvents:
-        """All that happened to this job, up to where the log has been read: behind that, it may not be complete."""
-        store, position = await self._store(), self.position
-        if after > 0 and not await self.knows(after):
+        """Read the events of one job up to where the log was read; after that they may be incomplete."""
+        position = self.position
+        if after > 0 and not await self.has(after):
             return NewEvents((), position, reset=True)
-        found = await store.events(after=after, limit=PORTION, job_id=job_id)
+        found = await self._events.list(after=after, limit=PORTION, job_id=job_id)
         past = [event for event in found if event.id <= position]
-        return NewEvents(await self._written(past), past[-1].id if len(past) == PORTION else position)
+        return NewEvents(await self._encoded(past), past[-1].id if len(past) == PORTION else position)
 
-    async def _store(self) -> Store:
-        return (await self._app.engine()).store
-
-    async def _written(self, events: Sequence[Event]) -> list[StreamedEvent]:
-        if self._subjects is None:
-            self._subjects = JobOwners(await self._store())
-        known = await self._subjects.of(events)
-        return [_write(event, known[event.job_id]) for event in events]
+    async def _encoded(self, events: Sequence[Event]) -> list[StreamedEvent]:
+        subjects = await self._owners.of(events)
+        return [_encode(event, subjects[event.job_id]) for event in events]
 
     # -- the one reader -----------------------------------------------------------------------------------------------
-    async def _read_on(self) -> None:
+    async def _read_log(self) -> None:
         while True:
             pause = POLL_SECONDS
             try:
@@ -174,20 +170,20 @@ class EventReader:
             await self._clock.sleep(pause)
 
     async def _poll(self) -> bool:
-        """Take in what is new; whether there may be more."""
+        """Read new events, and return whether there may be more."""
         self.polls += 1
-        events = await (await self._store()).events(after=self.position, limit=BATCH)
+        events = await self._events.list(after=self.position, limit=BATCH)
         if not events:
             return False
-        told = await self._written(events)
-        self._recent += told
-        self._bytes += sum(len(one.text) for one in told)
-        self._forget()
-        self.position = told[-1].id
+        encoded = await self._encoded(events)
+        self._recent += encoded
+        self._bytes += sum(len(event.text) for event in encoded)
+        self._drop_oldest()
+        self.position = encoded[-1].id
         self._wake()
         return len(events) == BATCH
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         drop = 0
         while len(self._recent) - drop > MOST_EVENTS or self._bytes > MOST_BYTES:
             self._bytes -= len(self._recent[drop].text)
@@ -201,10 +197,10 @@ class EventReader:
         moved.set()
 
 
-def _number(told: StreamedEvent) -> int:
-    return told.id
+def _number(event: StreamedEvent) -> int:
+    return event.id
 
 
-def _write(event: Event, subject: Subject) -> StreamedEvent:
-    text = b"id: %d\ndata: %b\n\n" % (event.id, enveloped(event, subject))
+def _encode(event: Event, subject: Subject) -> StreamedEvent:
+    text = b"id: %d\ndata: %b\n\n" % (event.id, event_body(event, subject))
     return StreamedEvent(event.id, event.kind, event.job_id, subject.owner, text)

@@ -1,5 +1,5 @@
-"""The outermost ASGI layer of a server: malformed `Host` and `Origin` headers are refused, every answer has its security
-headers, and the connection learns where each request begins and ends."""
+"""The outermost ASGI layer of a server: it refuses malformed `Host` and `Origin` headers, adds security headers to every response,
+and reports to the connection where each request begins and ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.server.connection import ClientConnection, connection_of
 _NAME_AND_PORT = re.compile(rb"(?:\[([0-9A-Fa-f:.]{2,45})\]|[A-Za-z0-9._~-]{1,255})(?::[0-9]{0,5})?")
 _ORIGIN = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}://([^/]*)")
 _NO_STORE = (b"cache-control", b"no-store")
-#: On every answer, also on those that uvicorn makes by itself: they are among its own headers.
+#: Sent with every response, also with those that uvicorn makes by itself: they are in its configuration.
 ALWAYS = [("x-content-type-options", "nosniff")]
 _BY_SERVER = frozenset(name.encode() for name, _ in ALWAYS)
 _PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), _NO_STORE]
@@ -22,7 +22,7 @@ _PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), _NO_STORE]
 
 @lru_cache(1024)
 def is_host(value: bytes) -> bool:
-    """Whether *value* is a name or an address, with or without a port."""
+    """Return whether *value* is a name or an address, with or without a port."""
     found = _NAME_AND_PORT.fullmatch(value)
     if found is None or found[1] is None:
         return found is not None
@@ -35,13 +35,13 @@ def is_host(value: bytes) -> bool:
 
 @lru_cache(1024)
 def is_origin(value: bytes) -> bool:
-    """Whether *value* is `null`, or a scheme and a host."""
+    """Return whether *value* is `null`, or a scheme and a host."""
     found = _ORIGIN.fullmatch(value)
     return value == b"null" or (found is not None and (not found[1] or is_host(found[1])))
 
 
 class HeaderGuard:
-    """Stands around *app*. More than *most_requests* at a time are answered 503."""
+    """Checks the headers of every request to *app*. Requests beyond *most_requests* at a time get 503."""
 
     def __init__(self, app: ASGIApp, *, most_requests: int | None = None) -> None:
         self._app, self._most, self._running = app, most_requests, 0
@@ -68,7 +68,7 @@ class HeaderGuard:
                 connection.end(request)
 
     def _read_head(self, scope: Scope) -> tuple[tuple[int, bytes] | None, int | None, bool]:
-        """Return why the request is refused (None: it is not), its Content-Length, and whether it has a body."""
+        """Return a refusal or None, the Content-Length, and whether the request has a body."""
         length: int | None = None
         has_body = False
         hosts, origins = [], []
@@ -88,9 +88,9 @@ class HeaderGuard:
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             return 400, b"send one Host header\n"
         if hosts and not is_host(hosts[0]):
-            return 400, b"the Host header is no host\n"
+            return 400, b"the Host header is not a host\n"
         if len(origins) > 1 or (origins and not is_origin(origins[0])):
-            return 400, b"the Origin header is no origin\n"
+            return 400, b"the Origin header is not an origin\n"
         if self._most is not None and self._running >= self._most:
             return 503, b"too many requests at a time; try again in a moment\n"
         return None
@@ -116,7 +116,7 @@ def _sending(send: Send, connection: ClientConnection, request: int) -> Send:
 
 
 def _with_headers(send: Send) -> Send:
-    async def told(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = [header for header in message.get("headers", ()) if header[0].lower() not in _BY_SERVER]
             if not any(name.lower() == b"cache-control" for name, _ in headers):
@@ -124,12 +124,12 @@ def _with_headers(send: Send) -> Send:
             message = {**message, "headers": headers}
         await send(message)
 
-    return told
+    return send_with_headers
 
 
 async def _refuse(send: Send, status: int, text: bytes) -> None:
     headers = [*_PLAIN, (b"content-length", b"%d" % len(text))]
-    # Closed, because what a malformed request means is unclear, and because a crowd is to go.
+    # Close the connection: a malformed request has no certain meaning, and an overloaded server must shed clients.
     headers += [(b"connection", b"close")] + ([(b"retry-after", b"1")] if status == 503 else [])
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})

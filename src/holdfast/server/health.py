@@ -1,4 +1,4 @@
-"""Health: `/livez` and `/readyz` for the process manager, `/api/v1/health` for people."""
+"""Health checks: `/livez` and `/readyz` for process managers, `/api/v1/health` for people."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pydantic
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
-from holdfast.domain.access import Action
-from holdfast.domain.health import Health, Level
-from holdfast.engine.health_inputs import not_ready
+from holdfast.engine.access import Action
+from holdfast.health.diagnostics import Diagnostics
+from holdfast.health.judgement import Health, Level
 from holdfast.server.routing import PREFIX, allows, app_of, router
 
 
 class CheckView(pydantic.BaseModel):
     name: str = pydantic.Field(examples=["queue_depth"])
     status: Level
-    seen: Any = pydantic.Field(description="What was found.", examples=[12_345])
-    threshold: Any = pydantic.Field(description="From where on it is worth a word.", examples=[10_000])
+    seen: Any = pydantic.Field(description="The value that was found.", examples=[12_345])
+    threshold: Any = pydantic.Field(description="The value from which on the check warns.", examples=[10_000])
     text: str = pydantic.Field(examples=["12,345 jobs wait in queue 'mail'; add workers"])
 
 
@@ -41,7 +41,13 @@ class HealthView(pydantic.BaseModel):
 routes = router("watching", prefix="")
 
 
-@routes.get("/livez", operation_id="get_liveness", response_class=PlainTextResponse, **allows(None))
+@routes.get(
+    "/livez",
+    operation_id="get_liveness",
+    summary="Get Liveness",
+    response_class=PlainTextResponse,
+    **allows(None),
+)
 async def get_liveness() -> Response:
     """200: the process answers."""
     return PlainTextResponse("alive\n")
@@ -50,25 +56,27 @@ async def get_liveness() -> Response:
 @routes.get(
     "/readyz",
     operation_id="get_readiness",
+    summary="Get Readiness",
     response_class=PlainTextResponse,
     responses={503: {"description": "Not ready, and why.", "content": {"text/plain": {}}}},
     **allows(None),
 )
 async def get_readiness(request: Request) -> Response:
     """200: the database answers within a second and has the right schema. 503: it does not."""
-    why = await not_ready(app_of(request).engine)
-    return PlainTextResponse("ready\n") if why is None else PlainTextResponse(f"{why}\n", 503)
+    reason = await Diagnostics(app_of(request).runtime).not_ready()
+    return PlainTextResponse("ready\n") if reason is None else PlainTextResponse(f"{reason}\n", 503)
 
 
 @routes.get(
     f"{PREFIX}/health",
     operation_id="get_health",
+    summary="Get Health",
     response_model=HealthView,
     responses={503: {"model": HealthView, "description": "A check fails."}},
     **allows(Action.LOOK),
 )
 async def get_health(request: Request, response: Response) -> HealthView:
-    """Whether jobs get done: queues, duties, breakers, pauses, each with its threshold. 503 when a check fails."""
+    """Check queues, maintenance, breakers and pauses, each against its threshold. 503 when a check fails."""
     health = await app_of(request).health()
     response.status_code = 503 if health.level is Level.FAIL else 200
     return HealthView.of(health)

@@ -1,12 +1,12 @@
-"""`Idempotency-Key`: a request that its sender has named may be sent again, and is done once (draft-ietf-httpapi-07).
+"""`Idempotency-Key`: a request that its sender has named may be sent again, and is carried out once (draft-ietf-httpapi-07).
 
-Enqueueing keeps the name in the transaction of its jobs (`Store.enqueue_once`). Whatever else changes something is begun, done
-and answered in three steps, by `once`:
+Enqueueing stores the name in the transaction of its jobs (`Requests.enqueue`). `run_once` carries out every other request that
+changes something, in three steps:
 
-    begun ──► answered    it was done: the same answer again, for `KEPT_FOR`
-      ├─────► forgotten   it was refused (4xx) or only looked (`dry_run`): nothing was done, its name is free
-      └─────► left        what became of it is not known (5xx, killed): the next one does it under the same token,
-                          by which stores and verbs know what was done already
+    begun ──► answered    it was done: a repeat gets the same response, for `KEPT_FOR`
+      ├─────► dropped     it was refused (4xx) or read only (`dry_run`): nothing was done, and the name is free
+      └─────► left        the result is unknown (5xx, or the process was killed): the next request carries it out
+                          under the same token, by which stores and verbs recognize what was done already
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from fastapi import HTTPException, Response
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 
-from holdfast.engine.api_store import EarlierRequest, NamedRequest
-from holdfast.engine.ports import Store
+from holdfast.engine.named_request import EarlierRequest, NamedRequest
+from holdfast.engine.requests import Requests
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.logs import Log
+from holdfast.logging import Log
 from holdfast.server.access import Caller
 from holdfast.server.problems import Problem, problem_of
-from holdfast.server.responses import ONLY_LOOKED, TOKEN
+from holdfast.server.responses import READ_ONLY, TOKEN
 
 log = Log("holdfast.server")
 
 HEADER = "idempotency-key"
-#: So long an answer is kept.
+#: How long a response is kept.
 KEPT_FOR = timedelta(hours=24)
-#: How long a request may take; then the process that runs it counts as lost, and another may run it.
+#: How long a request may take. After it the process that runs it counts as lost, and another may run it.
 TAKES_AT_MOST = timedelta(seconds=60)
-#: Of an answer, what is kept beside its body.
+#: The headers of a response that are kept with its body.
 HEADERS_KEPT = ("location", "etag")
-#: Tells that the answer is the first one's.
+#: Marks a response that was sent before.
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 _LONGEST = 255
@@ -48,10 +48,15 @@ _QUOTED = re.compile(rf'"({_PLAIN}(?:\\["\\]{_PLAIN})*)"')
 _BARE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
-def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> NamedRequest:
-    """The name its sender gave a request, in the scope of route and sender. *content*: plain values."""
-    given = request.headers.getlist(HEADER)
-    name = _read(given[0]) if len(given) == 1 else None
+def name_request(request: HttpRequest, caller: Caller, route: str, content: Any) -> NamedRequest:
+    """Return the name that its sender gave a request, in the scope of the route and the caller.
+
+    *content* are the values of the request, by which a repeat is recognized.
+
+    Raises `Problem` when the header is malformed.
+    """
+    values = request.headers.getlist(HEADER)
+    name = _read(values[0]) if len(values) == 1 else None
     if name is None:
         raise Problem(
             "BAD_REQUEST",
@@ -62,7 +67,7 @@ def named(request: HttpRequest, caller: Caller, route: str, content: Any) -> Nam
 
 
 def _read(value: str) -> str | None:
-    """A structured-field string in quotes, or the bare text that many send."""
+    """Read a structured-field string in quotes, or the bare text that many clients send."""
     value = value.strip()
     if found := _QUOTED.fullmatch(value):
         name = re.sub(r'\\(["\\])', r"\1", found[1])
@@ -73,74 +78,76 @@ def _read(value: str) -> str | None:
     return name if 1 <= len(name) <= _LONGEST else None
 
 
-def reused() -> Problem:
+def key_reused() -> Problem:
     return Problem(
         "IDEMPOTENCY_KEY_REUSED",
         "this Idempotency-Key was sent before with other content; use a new key for a new request",
     )
 
 
-async def once(
-    store: Store,
+async def run_once(
+    requests: Requests,
     name: NamedRequest,
     holder: str,
     request: HttpRequest,
     handle: Callable[[HttpRequest], Awaitable[Response]],
     *,
-    tells_secret: bool,
+    has_secret: bool,
 ) -> Response:
-    """What *handle* answers; or, where a request of this *name* was answered before, the same again."""
-    found = await store.begin_request(name, holder, span=TAKES_AT_MOST, keep=KEPT_FOR)
-    if isinstance(found, EarlierRequest):
-        return _again(name, found)
-    request.scope[TOKEN] = found.token
+    """Return the response of *handle*, or, if a request of this *name* was answered before, the same response again.
+
+    With *has_secret* the response contains a secret; then only the id of what was made is kept.
+    """
+    begun = await requests.begin(name, holder, span=TAKES_AT_MOST, keep=KEPT_FOR)
+    if isinstance(begun, EarlierRequest):
+        return _replay(name, begun)
+    request.scope[TOKEN] = begun.token
     try:
-        made = await handle(request)
+        response = await handle(request)
     except Exception as error:
-        end = store.drop_request if _is_refused(error) else store.leave_request
-        await _quietly(end(name, found.ticket))
+        end = requests.drop if _is_refusal(error) else requests.leave
+        await _record(end(name, begun.ticket))
         raise
-    if ONLY_LOOKED in request.scope:
-        await _quietly(store.drop_request(name, found.ticket))
-        return made
-    answer = _told_once(made) if tells_secret else _answer(made)
-    await _quietly(store.answer_request(name, found.ticket, answer, keep=KEPT_FOR))
-    return made
+    if READ_ONLY in request.scope:
+        await _record(requests.drop(name, begun.ticket))
+        return response
+    answer = _encode_without_secret(response) if has_secret else _encode(response)
+    await _record(requests.answer(name, begun.ticket, answer, keep=KEPT_FOR))
+    return response
 
 
-def _again(name: NamedRequest, kept: EarlierRequest) -> Response:
-    if kept.fingerprint != name.fingerprint:
-        raise reused()
-    if kept.answer is None:
+def _replay(name: NamedRequest, earlier: EarlierRequest) -> Response:
+    if earlier.fingerprint != name.fingerprint:
+        raise key_reused()
+    if earlier.answer is None:
         raise Problem(
             "IDEMPOTENCY_KEY_IN_FLIGHT",
             "a request with this Idempotency-Key is being carried out; send the same again in a moment",
             headers={"Retry-After": "1"},
         )
-    answer = msgspec.json.decode(kept.answer)
-    if "told" in answer:
+    answer = msgspec.json.decode(earlier.answer)
+    if "made" in answer:
         raise Problem(
-            "TOLD_ONCE",
-            "this was done before, and its answer held a secret, which is kept nowhere; make a new one",
-            made=answer["told"],
+            "SECRET_SHOWN_ONCE",
+            "this was done before, and its response had a secret, which is not stored; make a new one",
+            made=answer["made"],
         )
     headers = answer["headers"] | REPLAYED
     return Response(answer["body"], answer["status"], headers=headers, media_type="application/json")
 
 
-def _answer(made: Response) -> str:
-    headers = {header: made.headers[header] for header in HEADERS_KEPT if header in made.headers}
-    told = {"status": made.status_code, "headers": headers, "body": bytes(made.body).decode()}
-    return msgspec.json.encode(told).decode()
+def _encode(response: Response) -> str:
+    headers = {header: response.headers[header] for header in HEADERS_KEPT if header in response.headers}
+    answer = {"status": response.status_code, "headers": headers, "body": bytes(response.body).decode()}
+    return msgspec.json.encode(answer).decode()
 
 
-def _told_once(made: Response) -> str:
-    """Only which thing it was: no secret is kept for the sake of being told twice."""
-    return msgspec.json.encode({"told": msgspec.json.decode(made.body)["id"]}).decode()
+def _encode_without_secret(response: Response) -> str:
+    return msgspec.json.encode({"made": msgspec.json.decode(response.body)["id"]}).decode()
 
 
-def _is_refused(error: Exception) -> bool:
-    """Whether nothing was done."""
+def _is_refusal(error: Exception) -> bool:
+    """Return whether *error* means that nothing was done."""
     if isinstance(error, HoldfastError):
         error = problem_of(error)
     return isinstance(error, RequestValidationError) or (
@@ -148,8 +155,8 @@ def _is_refused(error: Exception) -> bool:
     )
 
 
-async def _quietly(ending: Awaitable[bool]) -> None:
-    """What was done stays done and is answered, whether or not that could be written down."""
+async def _record(ending: Awaitable[bool]) -> None:
+    """Record how a request ended. If that fails, the request is answered all the same, because what was done stays done."""
     try:
         await ending
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""`/keys`: make, end and replace the keys of this API. A secret is told once, in the answer that makes it."""
+"""`/keys`: create, revoke and rotate the keys of this API. A secret is shown once, in the response that creates it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import AfterValidator, ConfigDict, Field
 
-from holdfast.domain.access import AccessKey, Action, Role
+from holdfast.engine.access import AccessKey, Action, Role
 from holdfast.server.responses import answer, token_of
 from holdfast.server.routing import allows, app_of, context_of, router
-from holdfast.server.types import RequestModel, ResponseModel, Span, Word, printable
+from holdfast.server.types import RequestModel, ResponseModel, Span, Word, picked, printable
 
 KeyIdPath = Annotated[str, Path(description="The key's id, not its secret.", max_length=100)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(printable)]
@@ -29,10 +29,10 @@ class KeyView(ResponseModel):
 
 
 class NewKeyView(KeyView):
-    secret: str = Field(description="Kept nowhere: this is the only time it is told.", examples=["hf_…"])
+    secret: str = Field(description="Shown now and never again.", examples=["hf_…"])
 
 
-class Keys(ResponseModel):
+class KeyList(ResponseModel):
     keys: list[KeyView]
 
 
@@ -46,17 +46,21 @@ class KeyRequest(RequestModel):
     )
 
     role: Role = Field(examples=["owner"])
-    owner: Word | None = Field(default=None, description="For the role owner: whose jobs it reaches.")
-    name: Name = Field(default="", description="What people call it.")
-    lasts: Span | None = Field(default=None, description="After it the key ends; null: it does not.")
+    owner: Word | None = Field(
+        default=None, description="For the role owner: the owner whose jobs the key reaches."
+    )
+    name: Name = Field(default="", description="A name for people.")
+    lasts: Span | None = Field(
+        default=None, description="How long the key is valid; null: it does not expire."
+    )
 
 
 class RevokeKeyRequest(RequestModel):
-    after: Span | None = Field(default=None, description="Not now, but after this while.")
+    after: Span | None = Field(default=None, description="Revoke it after this time; null: now.")
 
 
 class RotateKeyRequest(RequestModel):
-    overlap: Span = Field(default="24h", description="How long the old key stays good beside the new one.")
+    overlap: Span = Field(default="24h", description="How long the old key stays valid beside the new one.")
 
 
 class RevokedKey(ResponseModel):
@@ -67,60 +71,42 @@ class RevokedKey(ResponseModel):
 routes = router("keys")
 
 
-@routes.get(
-    "/keys",
-    response_model=Keys,
-    summary="All keys, those that ended too; oldest first",
-    **allows(Action.ADMINISTER),
-)
+@routes.get("/keys", response_model=KeyList, **allows(Action.ADMINISTER))
 async def list_keys(request: Request) -> Response:
-    return answer({"keys": [_view(key) for key in await app_of(request).keys()]})
+    """List all keys, including ended ones, oldest first."""
+    return answer({"keys": [_view(key) for key in await app_of(request).keys.list()]})
 
 
-@routes.post(
-    "/keys",
-    status_code=201,
-    response_model=NewKeyView,
-    summary="Make a key",
-    **allows(Action.ADMINISTER),
-)
+@routes.post("/keys", status_code=201, response_model=NewKeyView, **allows(Action.ADMINISTER))
 async def create_key(request: Request, body: KeyRequest) -> Response:
-    made = await app_of(request).create_key(
+    """Create a key."""
+    new = await app_of(request).keys.create(
         body.role, owner=body.owner, name=body.name, lasts=body.lasts, token=token_of(request)
     )
-    context_of(request).keys.forget()
-    return answer(_new(*made), 201)
+    context_of(request).keys.clear()
+    return answer(_with_secret(*new), 201)
 
 
-@routes.post(
-    "/keys/{key_id}/revoke",
-    response_model=RevokedKey,
-    summary="End a key; other servers may believe it for some seconds more",
-    **allows(Action.ADMINISTER),
-)
+@routes.post("/keys/{key_id}/revoke", response_model=RevokedKey, **allows(Action.ADMINISTER))
 async def revoke_key(request: Request, key_id: KeyIdPath, body: RevokeKeyRequest | None = None) -> Response:
-    await app_of(request).revoke_key(key_id, after=0 if body is None or body.after is None else body.after)
-    context_of(request).keys.forget()
+    """Revoke a key; other servers may accept it for some more seconds."""
+    await app_of(request).keys.revoke(key_id, after=0 if body is None or body.after is None else body.after)
+    context_of(request).keys.clear()
     return answer({"id": key_id, "revoked": True})
 
 
-@routes.post(
-    "/keys/{key_id}/rotate",
-    status_code=201,
-    response_model=NewKeyView,
-    summary="Make a key in the place of another, which stays good for a while",
-    **allows(Action.ADMINISTER),
-)
+@routes.post("/keys/{key_id}/rotate", status_code=201, response_model=NewKeyView, **allows(Action.ADMINISTER))
 async def rotate_key(request: Request, key_id: KeyIdPath, body: RotateKeyRequest | None = None) -> Response:
+    """Create a key that replaces another, which stays valid for a while."""
     overlap = (body or RotateKeyRequest()).overlap
-    made = await app_of(request).rotate_key(key_id, overlap=overlap, token=token_of(request))
-    context_of(request).keys.forget()
-    return answer(_new(*made), 201)
+    new = await app_of(request).keys.rotate(key_id, overlap=overlap, token=token_of(request))
+    context_of(request).keys.clear()
+    return answer(_with_secret(*new), 201)
 
 
 def _view(key: AccessKey) -> dict[str, Any]:
-    return {name: getattr(key, name) for name in KeyView.model_fields}
+    return picked(key, KeyView)
 
 
-def _new(key: AccessKey, secret: str) -> dict[str, Any]:
+def _with_secret(key: AccessKey, secret: str) -> dict[str, Any]:
     return _view(key) | {"secret": secret}

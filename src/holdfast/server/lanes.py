@@ -1,4 +1,4 @@
-"""`/queues`, `/lanes`, `/holds`: how work stands, and what is held; pause and resume by hand."""
+"""`/queues`, `/lanes`, `/holds`: list queues, lanes and holds; pause and resume."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.lanes import ScopeKind
+from holdfast.engine.access import Action
 from holdfast.engine.explanations import LaneRow, QueueRow
 from holdfast.errors import UsageError
+from holdfast.jobs.lanes import ScopeKind
 from holdfast.server.pagination import LimitQuery, NameCursorQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
@@ -25,7 +25,7 @@ class HeldView(ResponseModel):
     kind: ScopeKind
     name: str
     cause: str
-    until: datetime | None = Field(description="null: until somebody resumes it.")
+    until: datetime | None = Field(description="null: until it is resumed.")
     reason: str
     by: str
     at: datetime
@@ -39,7 +39,7 @@ class QueueView(ResponseModel):
     held: HeldView | None
 
 
-class Queues(ResponseModel):
+class QueueList(ResponseModel):
     queues: list[QueueView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
@@ -57,19 +57,17 @@ class LaneView(ResponseModel):
     in_flight: int | None
 
 
-class Lanes(ResponseModel):
+class LaneList(ResponseModel):
     lanes: list[LaneView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
 
-class Holds(ResponseModel):
+class HoldList(ResponseModel):
     holds: list[HeldView]
 
 
 class PauseRequest(RequestModel):
-    duration: Span | None = Field(
-        default=None, description="After it, work resumes by itself; null: when resumed."
-    )
+    duration: Span | None = Field(default=None, description="How long; null: until it is resumed.")
     reason: Note = ""
 
 
@@ -79,7 +77,7 @@ class ScopeRequest(RequestModel):
 
 
 class PauseScopeRequest(ScopeRequest, PauseRequest):
-    """What to pause: a queue, task, lane, dependency, schedule or duty."""
+    """What to pause: a queue, task, lane, dependency, schedule or maintenance task."""
 
 
 class Paused(ResponseModel):
@@ -91,74 +89,79 @@ class Paused(ResponseModel):
 class Resumed(ResponseModel):
     kind: ScopeKind
     name: str
-    resumed: bool = Field(description="Whether there was a pause to end.")
+    resumed: bool = Field(description="Whether there was a pause.")
 
 
 NamePath = Annotated[str, Path(description="Its name.", examples=["convert"], max_length=500)]
 
 
 async def pause(request: Request, kind: ScopeKind, name: str, body: PauseRequest | None) -> Response:
-    asked = body or PauseRequest()
+    options = body or PauseRequest()
     try:
-        await app_of(request).pause(
-            name, kind=kind, duration=asked.duration, reason=asked.reason, by=caller_of(request).name
+        await app_of(request).queues.pause(
+            name, kind=kind, duration=options.duration, reason=options.reason, by=caller_of(request).name
         )
-    except UsageError as error:  # all that it can be: what is to be paused is not known
+    except UsageError as error:  # the only reason: there is no such name
         raise Problem("NOT_FOUND", str(error)) from None
     return answer({"kind": kind, "name": name, "paused": True})
 
 
 async def resume(request: Request, kind: ScopeKind, name: str) -> Response:
     try:
-        was = await app_of(request).resume(name, kind=kind, by=caller_of(request).name)
+        resumed = await app_of(request).queues.resume(name, kind=kind, by=caller_of(request).name)
     except UsageError as error:
         raise Problem("NOT_FOUND", str(error)) from None
-    return answer({"kind": kind, "name": name, "resumed": was})
+    return answer({"kind": kind, "name": name, "resumed": resumed})
 
 
 routes = router("lanes")
 
 
-@routes.get("/queues", response_model=Queues, summary="How queues stand", **allows(Action.LOOK))
+@routes.get("/queues", response_model=QueueList, **allows(Action.LOOK))
 async def list_queues(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    """List queues and their state."""
     pages, most = context_of(request).pages, capped(limit)
-    found = await app_of(request).queues(after=pages.open(cursor, "queues"), limit=most)
+    found = await app_of(request).queues.list(after=pages.open(cursor, "queues"), limit=most)
     upcoming = found[-1].name if len(found) == most else None
     return answer({"queues": [_view(row) for row in found], "next": pages.seal(upcoming, "queues")})
 
 
-@routes.get("/lanes", response_model=Lanes, summary="How lanes stand", **allows(Action.LOOK))
+@routes.get("/lanes", response_model=LaneList, **allows(Action.LOOK))
 async def list_lanes(request: Request, cursor: NameCursorQuery = None, limit: LimitQuery = 100) -> Response:
+    """List lanes and their state."""
     pages, most = context_of(request).pages, capped(limit)
-    found = await app_of(request).lanes(after=pages.open(cursor, "lanes"), limit=most)
+    found = await app_of(request).queues.lanes(after=pages.open(cursor, "lanes"), limit=most)
     upcoming = found[-1].label if len(found) == most else None
     return answer({"lanes": [_view(row) for row in found], "next": pages.seal(upcoming, "lanes")})
 
 
-@routes.get("/holds", response_model=Holds, summary="What is held now", **allows(Action.LOOK))
+@routes.get("/holds", response_model=HoldList, **allows(Action.LOOK))
 async def list_holds(request: Request) -> Response:
-    return answer({"holds": [held_view(held) for held in await app_of(request).holds()]})
+    """List current holds."""
+    return answer({"holds": [held_view(hold) for hold in await app_of(request).queues.holds()]})
 
 
-@routes.post("/pause", response_model=Paused, summary="Start nothing more of it", **allows(Action.OPERATE))
+@routes.post("/pause", response_model=Paused, **allows(Action.OPERATE))
 async def pause_scope(request: Request, body: PauseScopeRequest) -> Response:
+    """Pause a queue, task, lane, dependency, schedule or maintenance task."""
     return await pause(request, body.kind, body.name, body)
 
 
-@routes.post("/resume", response_model=Resumed, summary="End a pause", **allows(Action.OPERATE))
+@routes.post("/resume", response_model=Resumed, **allows(Action.OPERATE))
 async def resume_scope(request: Request, body: ScopeRequest) -> Response:
+    """End a pause."""
     return await resume(request, body.kind, body.name)
 
 
-@routes.post("/queues/{name}/pause", response_model=Paused, summary="Pause a queue", **allows(Action.OPERATE))
+@routes.post("/queues/{name}/pause", response_model=Paused, **allows(Action.OPERATE))
 async def pause_queue(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
+    """Pause a queue."""
     return await pause(request, ScopeKind.QUEUE, name, body)
 
 
-@routes.post(
-    "/queues/{name}/resume", response_model=Resumed, summary="Resume a queue", **allows(Action.OPERATE)
-)
+@routes.post("/queues/{name}/resume", response_model=Resumed, **allows(Action.OPERATE))
 async def resume_queue(request: Request, name: NamePath) -> Response:
+    """Resume a queue."""
     return await resume(request, ScopeKind.QUEUE, name)
 
 

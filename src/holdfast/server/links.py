@@ -1,5 +1,7 @@
-"""What follows from what: of each answer, the requests that its parts make possible. OpenAPI calls them links; clients and
-explorers can walk them, and so do our tests. A list that may be empty leads to nothing for certain, but to its next page."""
+"""OpenAPI links: the requests that the values of a response make possible. Clients and explorers can follow them, and tests do.
+
+A list has a link to its next page only, because it may be empty.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import Any, NamedTuple
 
 class Link(NamedTuple):
     status: str
-    found: str  #: where in the answer the value is, as a JSON pointer
-    parameter: str  #: of the requests it leads to
+    found: str  #: where the value is in the response, as a JSON pointer
+    parameter: str  #: the parameter of those requests
     leads_to: tuple[str, ...]
 
 
@@ -55,9 +57,9 @@ LINKS: dict[str, tuple[Link, ...]] = {
 
 
 def add_links(operation: dict[str, Any]) -> None:
-    """To the answers of an *operation* of the document."""
+    """Add links to the responses of an *operation* of the document."""
     for link in LINKS.get(operation["operationId"], ()):
-        kept = operation["responses"][link.status].setdefault("links", {})
+        links = operation["responses"][link.status].setdefault("links", {})
         for target in link.leads_to:
-            where = f"$response.body#{link.found}"
-            kept[target] = {"operationId": target, "parameters": {link.parameter: where}}
+            value = f"$response.body#{link.found}"
+            links[target] = {"operationId": target, "parameters": {link.parameter: value}}

@@ -1,4 +1,4 @@
-"""`/messages`, `/topics`: what is told to others, while it waits, is parked or was published; replay, park and discard one."""
+"""`/messages`, `/topics`: list the messages of the outbox; replay, park and discard one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.outbox import LONGEST_NAME, Message, MessageState
+from holdfast.engine.access import Action
 from holdfast.errors import UnknownMessage
+from holdfast.outbox.model import LONGEST_NAME, Message, MessageState
 from holdfast.server.jobs import One
 from holdfast.server.models import DiscardRequest
 from holdfast.server.pagination import CursorQuery, LimitQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
 from holdfast.server.routing import allows, app_of, caller_of, context_of, router
-from holdfast.server.types import ResponseModel
+from holdfast.server.types import ResponseModel, picked
 
 T = TypeVar("T")
 
@@ -33,9 +33,9 @@ class MessageView(ResponseModel):
     topic: str
     key: str | None
     state: MessageState
-    tries: int = Field(description="That failed.")
-    error: str | None = Field(description="Of the last try, or why it is parked.")
-    bytes: int = Field(description="Of its body.")
+    tries: int = Field(description="Failed tries.")
+    error: str | None = Field(description="The error of the last try, or why it is parked.")
+    bytes: int = Field(description="The size of its body.")
     headers: dict[str, str]
     created_at: datetime
     not_before: datetime | None
@@ -43,7 +43,7 @@ class MessageView(ResponseModel):
 
 
 class MessageWithBody(MessageView):
-    body: str = Field(description="As text; what is none, as hexadecimal digits.")
+    body: str = Field(description="Text, or hexadecimal digits if the body is not text.")
     is_text: bool
 
 
@@ -56,29 +56,25 @@ class TopicView(ResponseModel):
     topic: str
     waiting: int
     parked: int
-    oldest_seconds: float | None = Field(description="How long the one that has waited longest has waited.")
+    oldest_seconds: float | None = Field(description="How long the oldest message has waited.")
 
 
-class Topics(ResponseModel):
+class TopicList(ResponseModel):
     topics: list[TopicView]
 
 
 class MovedMessage(ResponseModel):
     id: str
-    state: str = Field(description="waiting, parked, or discarded: then it is gone.", examples=["discarded"])
+    state: str = Field(description="waiting, parked or discarded.", examples=["discarded"])
 
 
 routes = router("messages")
 
 
-@routes.get(
-    "/topics",
-    response_model=Topics,
-    summary="How topics stand in which a message waits or is parked",
-    **allows(Action.LOOK),
-)
+@routes.get("/topics", response_model=TopicList, **allows(Action.LOOK))
 async def list_topics(request: Request) -> Response:
-    lags = await app_of(request).message_lags()
+    """List topics in which a message waits or is parked."""
+    lags = await app_of(request).outbox.lags()
     return answer(
         {
             "topics": [
@@ -94,12 +90,7 @@ async def list_topics(request: Request) -> Response:
     )
 
 
-@routes.get(
-    "/messages",
-    response_model=MessagePage,
-    summary="Messages by filter, oldest first",
-    **allows(Action.LOOK),
-)
+@routes.get("/messages", response_model=MessagePage, **allows(Action.LOOK))
 async def list_messages(
     request: Request,
     topic: One = None,
@@ -108,62 +99,47 @@ async def list_messages(
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> Response:
-    of, most = ("messages", topic, key, state, caller_of(request).owner), capped(limit)
-    app, door = app_of(request), context_of(request)
-    shown, upcoming = await door.renderer.page(
-        lambda after, limit: app.messages(
+    """List messages by filter, oldest first."""
+    scope, most = ("messages", topic, key, state, caller_of(request).owner), capped(limit)
+    app, context = app_of(request), context_of(request)
+    shown, upcoming = await context.renderer.page(
+        lambda after, limit: app.outbox.list(
             topic=topic, key=key, state=state, after=None if after is None else int(after), limit=limit
         ),
         _view,
         lambda one: str(one.number),
-        after=door.pages.open(cursor, *of),
+        after=context.pages.open(cursor, *scope),
         most=most,
     )
-    return answer({"messages": shown, "next": door.pages.seal(upcoming, *of)})
+    return answer({"messages": shown, "next": context.pages.seal(upcoming, *scope)})
 
 
-@routes.get(
-    "/messages/{message_id}",
-    response_model=MessageWithBody,
-    summary="One message, with its body",
-    **allows(Action.LOOK),
-)
+@routes.get("/messages/{message_id}", response_model=MessageWithBody, **allows(Action.LOOK))
 async def get_message(request: Request, message_id: MessagePath) -> Response:
-    found = await _known(app_of(request).message(message_id))
+    """Get one message with its body."""
+    found = await _known(app_of(request).outbox.get(message_id))
     return answer(_view(found) | _body(found))
 
 
-@routes.post(
-    "/messages/{message_id}/replay",
-    response_model=MovedMessage,
-    summary="Deliver a published or parked one once more, under its id",
-    **allows(Action.OPERATE, 409),
-)
+@routes.post("/messages/{message_id}/replay", response_model=MovedMessage, **allows(Action.OPERATE, 409))
 async def replay_message(request: Request, message_id: MessagePath) -> Response:
-    await _known(app_of(request).replay_message(message_id))
+    """Deliver a published or parked message again with its id."""
+    await _known(app_of(request).outbox.replay(message_id))
     return answer({"id": message_id, "state": MessageState.WAITING})
 
 
-@routes.post(
-    "/messages/{message_id}/park",
-    response_model=MovedMessage,
-    summary="Take a waiting one out of line until it is replayed",
-    **allows(Action.OPERATE, 409),
-)
+@routes.post("/messages/{message_id}/park", response_model=MovedMessage, **allows(Action.OPERATE, 409))
 async def park_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
-    await _known(app_of(request).park_message(message_id, reason=body.reason))
+    """Park a waiting message until it is replayed."""
+    await _known(app_of(request).outbox.park(message_id, reason=body.reason))
     return answer({"id": message_id, "state": MessageState.PARKED})
 
 
-@routes.post(
-    "/messages/{message_id}/discard",
-    response_model=MovedMessage,
-    summary="Give a parked one up, for good",
-    **allows(Action.OPERATE, 409),
-)
+@routes.post("/messages/{message_id}/discard", response_model=MovedMessage, **allows(Action.OPERATE, 409))
 async def discard_message(request: Request, message_id: MessagePath, body: DiscardRequest) -> Response:
+    """Discard a parked message permanently."""
     by = caller_of(request).name
-    await _known(app_of(request).discard_message(message_id, reason=body.reason, by=by))
+    await _known(app_of(request).outbox.discard(message_id, reason=body.reason, by=by))
     return answer({"id": message_id, "state": "discarded"})
 
 
@@ -175,20 +151,7 @@ async def _known(found: Awaitable[T]) -> T:
 
 
 def _view(message: Message) -> dict[str, Any]:
-    return {
-        "number": message.number,
-        "id": message.id,
-        "topic": message.topic,
-        "key": message.key,
-        "state": message.state,
-        "tries": message.tries,
-        "error": message.error,
-        "bytes": len(message.body),
-        "headers": dict(message.headers),
-        "created_at": message.created_at,
-        "not_before": message.not_before,
-        "settled_at": message.settled_at,
-    }
+    return picked(message, MessageView, bytes=len(message.body), headers=dict(message.headers))
 
 
 def _body(message: Message) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""`/metrics`: this process and the database, for Prometheus. It needs a key that may look, as the dashboard does."""
+"""`/metrics`: the metrics of this process and of the database, for Prometheus. It needs a key."""
 
 from __future__ import annotations
 
 from fastapi import Request, Response
 
-from holdfast.domain.access import Action
+from holdfast.engine.access import Action
 from holdfast.server.routing import allows, context_of, router
 
 routes = router("watching", prefix="")
@@ -13,6 +13,7 @@ routes = router("watching", prefix="")
 @routes.get(
     "/metrics",
     operation_id="get_metrics",
+    summary="Get Metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     **allows(Action.LOOK, 503),

@@ -1,5 +1,5 @@
-"""The bodies of requests and answers. Requests are checked by them; of answers they are the documentation, and a test
-compares them with what is really sent."""
+"""The bodies of requests and responses. Requests are validated by these models. Responses are only documented by them; a test
+compares the two."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from holdfast.jobs.job import DeadLetter, DeadLetterGroup, JobRow
 from holdfast.server.types import (
     Moment,
     Note,
@@ -18,6 +19,7 @@ from holdfast.server.types import (
     Word,
     not_both,
     printable,
+    shows,
 )
 
 MOST_JOBS = 10_000
@@ -26,36 +28,45 @@ _ID = "019a8f6e-2a53-7cc1-9d0e-5f1c7a0b3d42"
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
 class JobRequest(RequestModel):
-    """A call of a task, to be done later."""
+    """A call of a task."""
 
     task: Word = Field(
-        description="Which task; one that this app declares, and opens to keys of owners by `http=True` if yours is one.",
+        description="The name of a task of this app. Keys of owners may call tasks that are declared with `http=True`.",
         examples=["convert"],
     )
     args: dict[str, Any] = Field(
         default_factory=dict,
-        description="Its arguments by name, checked as the task declares them.",
+        description="The arguments by name, checked against the task's signature.",
         examples=[{"pdf": "a.pdf", "mapping": "jats"}],
     )
     owner: Word | None = Field(
-        default=None, description="Whose job it is. A key of an owner may leave it out."
+        default=None, description="The owner of the job. A key of an owner may leave it out."
     )
     priority: Annotated[int, Field(ge=-1000, le=1000), Number] | Literal["low", "normal", "high"] = Field(
         default=0, description="A number, or the name of a level: low, normal, high.", examples=["high"]
     )
     queue: Word | None = Field(
-        default=None, description="Instead of the task's own. A key of an owner names only declared ones."
+        default=None,
+        description="Another queue than the task's own. Keys of owners may name declared queues only.",
     )
-    shard: Word | None = Field(default=None, description="Of the service it calls. Not for keys of owners.")
-    run_at: Moment | None = Field(default=None, description="Not before this moment.")
-    delay: Span | None = Field(default=None, description="Not before this much time has passed.")
+    shard: Word | None = Field(
+        default=None, description="The shard of the dependency that the task calls. Not for keys of owners."
+    )
+    run_at: Moment | None = Field(default=None, description="Start not before this time.")
+    delay: Span | None = Field(default=None, description="Start not before this time has passed.")
     deadline: Moment | Span | None = Field(
-        default=None, description="By when it must be done: a moment or a duration.", examples=["20m"]
+        default=None, description="By when it must have ended: a time or a duration.", examples=["20m"]
     )
-    start_within: Span | None = Field(default=None, description="How late it may start and still be of use.")
-    dedupe_key: Word | None = Field(default=None, description="A twin of this key stands in for the new job.")
-    dedupe_for: Span | None = Field(default=None, description="How long a complete twin does.")
-    key: Word | None = Field(default=None, description="Jobs of one key run one at a time.")
+    start_within: Span | None = Field(
+        default=None, description="Fail the job if it has not started within this time."
+    )
+    dedupe_key: Word | None = Field(
+        default=None, description="A live job with this key stands in for the new one."
+    )
+    dedupe_for: Span | None = Field(
+        default=None, description="How long a complete job stands in for new ones."
+    )
+    key: Word | None = Field(default=None, description="Jobs with the same key run one at a time.")
     tags: list[Word] = Field(default_factory=list, max_length=50)
     max_attempts: Annotated[int, Field(ge=1, le=1000), Number] | None = Field(None)
 
@@ -74,14 +85,14 @@ class JobRequest(RequestModel):
 
 
 def _not_too_many(jobs: object) -> object:
-    """Before any of them is looked at."""
+    """Refuse the list before any of its items is validated."""
     if isinstance(jobs, list) and len(jobs) > MOST_JOBS:
         raise ValueError(f"at most {MOST_JOBS:,} jobs at once; send them in pieces")
     return jobs
 
 
 class JobsRequest(RequestModel):
-    """Many calls: all are stored, or none."""
+    """Many calls of tasks. All are stored, or none."""
 
     jobs: Annotated[
         list[JobRequest], Field(min_length=1, max_length=MOST_JOBS), BeforeValidator(_not_too_many)
@@ -91,50 +102,22 @@ class JobsRequest(RequestModel):
 class EnqueuedView(ResponseModel):
     id: str = Field(examples=[_ID])
     state: str = Field(examples=["queued"])
-    duplicate: bool = Field(description="A twin with the same dedupe key stands in for this call.")
+    duplicate: bool = Field(description="A job with the same dedupe key stands in for this call.")
 
 
 class EnqueuedPage(ResponseModel):
     jobs: list[EnqueuedView]
 
 
+@shows(JobRow, without=("payload",))
 class JobView(ResponseModel):
     """A job as everyone sees it."""
 
     id: str = Field(examples=[_ID])
-    task: str
-    queue: str
-    owner: str | None
-    priority: int
     state: str = Field(examples=["queued"])
-    generation: int
-    epoch: int
-    attempt: int
-    max_attempts: int
-    crashes: int
-    run_at: datetime
-    created_at: datetime
-    queued_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
     failed_at: datetime | None
-    last_attempt_at: datetime | None
-    updated_at: datetime
-    deadline_at: datetime | None
-    expired_at: datetime | None
-    leased_by: str | None
-    lease_expires_at: datetime | None
-    error_code: str | None
-    error_message: str | None
-    last_failure: dict[str, Any] | None
-    retry_type: str
-    manual_retry_count: int
     is_retryable: bool
-    result: Any = Field(description="Only of one job, not in lists; large ones are at /result.")
-    artifact: str | None
-    tags: list[str]
-    progress: dict[str, Any] | None
-    key: str | None
+    result: Any = Field(description="Not in lists. Large results are at /result.")
     args: Any = Field(
         default=None, description="Only with `include=args`; values of secret names are hidden."
     )
@@ -175,12 +158,12 @@ class AttemptView(ResponseModel):
     fingerprint: str | None
     gateway_status: int | None
     traceback: str | None = Field(
-        description="Where it was raised: files and lines, without source. Not shown to keys of owners."
+        description="The files and lines where it was raised, without source. Not shown to keys of owners."
     )
     logs: list[str]
 
 
-class Attempts(ResponseModel):
+class AttemptList(ResponseModel):
     attempts: list[AttemptView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
@@ -194,7 +177,7 @@ class LateResultView(ResponseModel):
     is_late: bool
 
 
-class LateResults(ResponseModel):
+class LateResultList(ResponseModel):
     late_results: list[LateResultView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
 
@@ -218,7 +201,7 @@ class RetryRequest(RequestModel):
     )
     args: dict[str, Any] | None = Field(
         default=None,
-        description="Call it with these instead, all of them by name. Its steps are forgotten, unless from_step says which.",
+        description="Call the task with these arguments instead, all of them by name. All steps are forgotten unless `from_step` is given.",
     )
 
 
@@ -238,19 +221,12 @@ class MovedJob(ResponseModel):
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------
+@shows(DeadLetter, without=("payload",))
 class DeadLetterView(ResponseModel):
-    id: str = Field(description="The job's own id.")
-    task: str
-    queue: str
-    owner: str | None
-    code: str
-    message: str
+    id: str = Field(description="The id of the job.")
     detail: str | None = Field(description="For engineers; not shown to keys of owners.")
-    fingerprint: str
-    attempts: int
-    at: datetime
     traceback: str | None = Field(
-        description="Of its last attempt, where one letter is asked for. Not shown to keys of owners."
+        description="The traceback of the last attempt; not in lists, and not shown to keys of owners."
     )
     args: Any = Field(
         default=None, description="Only with `include=args`; values of secret names are hidden."
@@ -262,24 +238,19 @@ class DeadLetterPage(ResponseModel):
     next: str | None
 
 
+@shows(DeadLetterGroup)
 class DeadLetterGroupView(ResponseModel):
-    fingerprint: str
-    task: str
-    code: str
-    message: str
-    count: int
-    first_at: datetime
-    last_at: datetime
-    sample: str
+    pass
 
 
-class DeadLetterGroups(ResponseModel):
+class DeadLetterGroupList(ResponseModel):
     groups: list[DeadLetterGroupView]
 
 
 class RedriveRequest(RequestModel):
     to_queue: Word | None = Field(
-        default=None, description="Another queue than its own. A key of an owner names only declared ones."
+        default=None,
+        description="Another queue than the job's own. Keys of owners may name declared queues only.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document: drawn by FastAPI from routes and shapes, with the problems, keys and headers that all share."""
+"""The OpenAPI 3.1 document: made by FastAPI from routes and models, with the problems, keys and headers that all share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from holdfast import __version__
-from holdfast.domain.access import Action
+from holdfast.engine.access import Action
 from holdfast.server.links import add_links
 from holdfast.server.problems import CODES, MEDIA_TYPE
-from holdfast.server.routing import ACTION, OPEN, PROBLEMS, takes_name
+from holdfast.server.routing import ACTION, OPEN, PROBLEMS, takes_idempotency_key
 
 _ALL = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
 _OPEN_TOO = (400, 404, 405, 413, 415, 422, 500, 503)
@@ -23,22 +23,22 @@ _KEY_HEADER = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A name for this request: sent again with it, it is answered again and done once.",
+    "description": "A name for this request. If the request is sent again with it, it is carried out once and gets the same response.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!#-\\[\\]-~]+$"},
     "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
 }
 
-_INTRODUCTION = """Durable jobs: enqueue calls, see what becomes of them, and steer them.
+_INTRODUCTION = """Durable jobs: enqueue calls, follow them, and control them.
 
-Keys are sent as `Authorization: Bearer …`. Errors are problem documents (RFC 9457) with a `code` to rely on. Lists come in
-pages of at most 500 rows and 4 MB: `next` of one is the `cursor` of the following. Moments are ISO 8601 with a zone, durations are written `30s` or `1h30m`.
-A request that changes something may be given an `Idempotency-Key`: sent again within 24 hours it is answered again and done once.
-`RateLimit` and `Retry-After` tell how often to call."""
+Send a key as `Authorization: Bearer …`. Errors are problem documents (RFC 9457) with a stable `code`. Lists are paged, with at most 500
+rows and 4 MB a page: pass the `next` of a page as `cursor` to get the following one. Times are ISO 8601 with a time zone. Durations are
+written `30s` or `1h30m`. A request that changes something may have an `Idempotency-Key`: if it is sent again within 24 hours, it is
+carried out once and gets the same answer. `RateLimit` and `Retry-After` say how often you may call."""
 
 
-def draw(routes: Sequence[BaseRoute]) -> dict[str, Any]:
-    """The document of *routes*."""
-    made = get_openapi(
+def make_document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Return the document of *routes*."""
+    document = get_openapi(
         title="Holdfast",
         version=__version__,
         openapi_version="3.1.0",
@@ -46,40 +46,40 @@ def draw(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         routes=routes,
         separate_input_output_schemas=False,
     )
-    named = {route.name for route in routes if isinstance(route, APIRoute) and takes_name(route)}
-    return _complete(made, named)
+    named = {route.name for route in routes if isinstance(route, APIRoute) and takes_idempotency_key(route)}
+    return _complete(document, named)
 
 
-def _complete(made: dict[str, Any], named: set[str]) -> dict[str, Any]:
-    """*named*: the operations whose requests may be given a name."""
-    parts = made.setdefault("components", {})
+def _complete(document: dict[str, Any], named: set[str]) -> dict[str, Any]:
+    """Add what all operations share. Requests of the operations in *named* may have an Idempotency-Key."""
+    parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = _problem()
     parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for methods in made["paths"].values():
+    for methods in document["paths"].values():
         for operation in methods.values():
             if operation["operationId"] in named:
                 operation["parameters"] = [*operation.get("parameters", ()), _KEY_HEADER]
                 operation[PROBLEMS] = [*operation.get(PROBLEMS, ()), 409]
             _add_problems(operation)
             add_links(operation)
-    return made
+    return document
 
 
 def _add_problems(operation: dict[str, Any]) -> None:
-    said, more = operation.get(ACTION), operation.pop(PROBLEMS, [])
-    is_open = said is None or said == OPEN
-    if said is not None and said != OPEN:
+    action, more = operation.get(ACTION), operation.pop(PROBLEMS, [])
+    is_open = action is None or action == OPEN
+    if action is not None and action != OPEN:
         operation["security"] = [{"key": []}]
-        operation["x-roles"] = sorted(Action(said).allowed_to)
+        operation["x-roles"] = sorted(Action(action).allowed_to)
     answers = operation.setdefault("responses", {})
     answers.pop("422", None)
     for status in sorted({*(_OPEN_TOO if is_open else _ALL), *more}):
-        told = [f"`{code}`: {known.title}" for code, known in CODES.items() if known.status == status]
-        kept = answers.setdefault(str(status), {"description": "; ".join(told) or "A problem"})
-        kept.setdefault("content", {})[MEDIA_TYPE] = {"schema": {"$ref": _PROBLEM}}
+        titles = [f"`{code}`: {known.title}" for code, known in CODES.items() if known.status == status]
+        response = answers.setdefault(str(status), {"description": "; ".join(titles) or "A problem"})
+        response.setdefault("content", {})[MEDIA_TYPE] = {"schema": {"$ref": _PROBLEM}}
         if status in (429, 503):
             answers[str(status)]["headers"] = {
                 "Retry-After": {"description": "Seconds to wait, or a date.", "schema": {"type": "string"}}
@@ -100,7 +100,7 @@ def _problem() -> dict[str, Any]:
             "code": {"type": "string", "enum": sorted(CODES)},
             "instance": {"type": "string", "format": "uri"},
             "retry_after": {"type": "integer", "description": "Seconds to wait."},
-            "job_id": {"type": "string", "description": "The job that stands in the way."},
+            "job_id": {"type": "string", "description": "The job that prevents it."},
             "errors": {
                 "type": "array",
                 "items": {

@@ -1,5 +1,4 @@
-"""`/operations`: retry, cancel, redrive or discard everything that matches a filter. Counted first if you like, done by the
-workers in batches, cancellable, on record."""
+"""`/operations`: retry, cancel, redrive or discard everything that matches a filter. Workers carry an operation out in batches."""
 
 from __future__ import annotations
 
@@ -10,22 +9,32 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 from pydantic import ConfigDict, Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.moves import State
-from holdfast.domain.operation import FASTEST, SLOWEST, Operation, Progress
-from holdfast.engine.operations import Plan, begin
+from holdfast.engine.access import Action
+from holdfast.engine.operation import FASTEST, SLOWEST, Operation, Progress
 from holdfast.engine.permissions import must_be_declared, only_open
+from holdfast.jobs.moves import State
 from holdfast.server.pagination import MOST, LimitQuery, capped
-from holdfast.server.responses import ONLY_LOOKED, answer, token_of
+from holdfast.server.responses import READ_ONLY, answer, token_of
 from holdfast.server.routing import PREFIX, allows, app_of, caller_of, router
-from holdfast.server.types import Moment, Note, Number, RequestModel, ResponseModel, Word, none_of, when
+from holdfast.server.types import (
+    Moment,
+    Note,
+    Number,
+    RequestModel,
+    ResponseModel,
+    Word,
+    none_of,
+    picked,
+    searchable,
+    when,
+)
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
 
 
 class OperationAction(StrEnum):
-    """What can be done to everything that matches."""
+    """What an operation does to everything that matches."""
 
     REDRIVE = "redrive"
     DISCARD = "discard"
@@ -34,7 +43,7 @@ class OperationAction(StrEnum):
 
 
 class OperationFilter(RequestModel):
-    """Which jobs (retry, cancel) or dead letters (redrive, discard); all that is given must match, nothing given is all."""
+    """Which jobs (retry, cancel) or dead letters (redrive, discard). Every given field must match; an empty filter matches all."""
 
     ids: Some | None = None
     state: Annotated[list[State], Field(min_length=1, max_length=5)] | None = None
@@ -44,31 +53,36 @@ class OperationFilter(RequestModel):
     tag: Word | None = None
     key: Word | None = None
     error_code: Word | None = None
+    args: dict[Word, Any] | None = Field(
+        default=None, description="For jobs: the values of some arguments.", max_length=20
+    )
     created_after: Moment | None = None
     created_before: Moment | None = None
     code: Some | None = Field(
-        default=None, description="Of dead letters: the error code of their last attempt."
+        default=None, description="For dead letters: the error code of their last attempt."
     )
-    fingerprint: Word | None = Field(default=None, description="Of dead letters: their cause.")
+    fingerprint: Word | None = Field(
+        default=None, description="For dead letters: the fingerprint of their cause."
+    )
     died_after: Moment | None = None
     died_before: Moment | None = None
     internal: bool | None = Field(
         default=None,
         strict=True,
-        description="With the engine's own jobs, which are left out unless they are named.",
+        description="Include the engine's own jobs, which are left out unless they are named.",
     )
 
 
-#: Which filters are of dead letters only, and which of jobs only.
+#: The filters for dead letters only, and those for jobs only.
 _OF_DEAD_LETTERS = ("code", "fingerprint", "died_after", "died_before")
-_OF_JOBS = ("state", "tag", "key", "error_code", "created_after", "created_before")
+_OF_JOBS = ("state", "tag", "key", "error_code", "args", "created_after", "created_before")
 
 
 def _states(*allowed: State) -> dict[str, Any]:
     return {"properties": {"state": {"items": {"enum": [str(state) for state in allowed]}}}}
 
 
-#: What the fields say together, in the words of JSON Schema. `engine.operating` checks the same.
+#: Which fields may stand together, in JSON Schema. `holdfast.engine.operations` checks the same.
 _TOGETHER: list[Any] = [
     when("action", ["redrive", "discard"], filter=none_of(_OF_JOBS)),
     when("action", ["retry", "cancel"], filter=none_of(_OF_DEAD_LETTERS), to_queue={"type": "null"}),
@@ -87,7 +101,7 @@ class OperationRequest(RequestModel):
     rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
         default=None, description="The maximum number of jobs a second."
     )
-    to_queue: Word | None = Field(default=None, description="Of redrive: another queue than their own.")
+    to_queue: Word | None = Field(default=None, description="For redrive: another queue than their own.")
     reason: Note = ""
     dry_run: bool = Field(default=False, strict=True, description="Only count what matches.")
 
@@ -95,15 +109,15 @@ class OperationRequest(RequestModel):
 class OperationView(ResponseModel):
     id: str
     action: str = Field(description="redrive, discard, retry, cancel or replay.")
-    filter: dict[str, Any] = Field(description="The filter; of a replay the webhook, `after` and `before`.")
+    filter: dict[str, Any] = Field(description="The filter. For a replay: the webhook, `after` and `before`.")
     by: str
     options: dict[str, Any]
     rate: float | None
     owner: str | None
     progress: Progress
-    matched: int = Field(description="When it began. A replay counts nothing beforehand.")
+    matched: int = Field(description="How many matched when it began; 0 for a replay.")
     done: int
-    refused: int = Field(description="They had moved on meanwhile.")
+    refused: int = Field(description="Jobs that had changed meanwhile.")
     error: str | None
     created_at: datetime
     updated_at: datetime
@@ -114,7 +128,7 @@ class MatchCount(ResponseModel):
     matched: int
 
 
-class Operations(ResponseModel):
+class OperationList(ResponseModel):
     operations: list[OperationView]
 
 
@@ -126,74 +140,66 @@ routes = router("operations")
     status_code=202,
     response_model=OperationView,
     responses={200: {"model": MatchCount, "description": "With `dry_run`: how many match."}},
-    summary="Do it to everything that matches",
     **allows(Action.STEER),
 )
 async def begin_operation(request: Request, body: OperationRequest) -> Response:
-    caller = caller_of(request)
+    """Start an operation on everything that matches a filter."""
+    app, caller = app_of(request), caller_of(request)
     filters = body.filter.model_dump(exclude_none=True)
+    searchable(filters.get("args", {}))
     caller.own(body.filter.owner)
     if caller.is_owner and body.action in (OperationAction.RETRY, OperationAction.REDRIVE):
-        filters["task"] = only_open(app_of(request), body.filter.task)
-        must_be_declared(app_of(request), body.to_queue)
-    plan = Plan(
+        filters["task"] = only_open(app.runtime, body.filter.task)
+        must_be_declared(app.runtime, body.to_queue)
+    begun = await app.operations.begin(
         body.action,
-        filters,
         by=caller.name,
         rate=body.rate,
         to_queue=body.to_queue,
         reason=body.reason,
-        owner=caller.owner if caller.is_owner else None,
+        for_owner=caller.owner if caller.is_owner else None,
+        dry_run=body.dry_run,
         token=token_of(request),
+        **filters,
     )
-    begun = await begin(await app_of(request).engine(), plan, dry_run=body.dry_run)
     if body.dry_run:
-        request.scope[ONLY_LOOKED] = True
+        request.scope[READ_ONLY] = True
         return answer({"dry_run": True, "matched": begun.matched})
-    return begun_answer(request, begun)
+    return begun_response(request, begun)
 
 
-def begun_answer(request: Request, begun: Operation) -> Response:
-    """Return the 202 of an operation that has begun, with the place where its progress is found."""
+def begun_response(request: Request, begun: Operation) -> Response:
+    """Return the response for an operation that has begun: 202, with the URL of its progress."""
     place = f"{request.scope.get('root_path', '')}{PREFIX}/operations/{begun.id}"
     return answer(_view(begun), 202, {"Location": place})
 
 
-@routes.get(
-    "/operations", response_model=Operations, summary="Operations, newest first", **allows(Action.SEE)
-)
+@routes.get("/operations", response_model=OperationList, **allows(Action.SEE))
 async def list_operations(request: Request, limit: LimitQuery = 50) -> Response:
+    """List operations, newest first."""
     caller, most = caller_of(request), capped(limit)
-    found = await app_of(request).operations(limit=MOST if caller.is_owner else most)
+    found = await app_of(request).operations.list(limit=MOST if caller.is_owner else most)
     return answer({"operations": [_view(one) for one in found if caller.reaches(one.owner)][:most]})
 
 
-@routes.get(
-    "/operations/{operation_id}",
-    response_model=OperationView,
-    summary="How an operation stands",
-    **allows(Action.SEE),
-)
+@routes.get("/operations/{operation_id}", response_model=OperationView, **allows(Action.SEE))
 async def get_operation(request: Request, operation_id: OperationIdPath) -> Response:
-    return answer(_view(await _reached(request, operation_id)))
+    """Get the state of an operation."""
+    return answer(_view(await _own_operation(request, operation_id)))
 
 
-@routes.post(
-    "/operations/{operation_id}/cancel",
-    response_model=OperationView,
-    summary="Do no more of it; what is done stays done",
-    **allows(Action.STEER),
-)
+@routes.post("/operations/{operation_id}/cancel", response_model=OperationView, **allows(Action.STEER))
 async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
-    await _reached(request, operation_id)
-    return answer(_view(await app_of(request).cancel_operation(operation_id)))
+    """Cancel an operation; what is done stays done."""
+    await _own_operation(request, operation_id)
+    return answer(_view(await app_of(request).operations.cancel(operation_id)))
 
 
-async def _reached(request: Request, operation_id: str) -> Operation:
-    found = await app_of(request).operation(operation_id)
+async def _own_operation(request: Request, operation_id: str) -> Operation:
+    found = await app_of(request).operations.get(operation_id)
     caller_of(request).must_reach(found.owner)
     return found
 
 
 def _view(operation: Operation) -> dict[str, Any]:
-    return {name: getattr(operation, name) for name in OperationView.model_fields}
+    return picked(operation, OperationView)

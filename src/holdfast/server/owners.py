@@ -1,24 +1,24 @@
-"""`/owners`: what an owner may use, and has used."""
+"""`/owners`: the limits of owners, and what they have used of their quotas."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.engine.admission import MILLI
-from holdfast.server.context import ApiContext
+from holdfast.engine.access import Action
+from holdfast.engine.owners import OwnerRow
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
-from holdfast.server.routing import allows, app_of, caller_of, context_of, router
+from holdfast.server.routing import allows, app_of, caller_of, router
 from holdfast.server.types import ResponseModel
 
 
 class PeriodUsage(ResponseModel):
     used: float
-    limit: float | None = Field(description="null: no bound, and then its use is not counted.")
+    limit: float | None = Field(description="null: no limit, and the use is not counted.")
 
 
 class QuotaView(ResponseModel):
@@ -27,64 +27,39 @@ class QuotaView(ResponseModel):
 
 
 class OwnerView(ResponseModel):
-    """Days and months are of UTC."""
+    """Days and months are those of UTC."""
 
     owner: str
-    weight: float = Field(description="Its share in fair lines.")
+    weight: float = Field(description="Its share where owners are served in turn.")
     rate: str | None = Field(description="How often its jobs may start.", examples=["100/1m"])
     concurrency: int | None
     jobs: QuotaView
     cost: QuotaView
 
 
-class Owners(ResponseModel):
+class OwnerList(ResponseModel):
     owners: list[OwnerView]
 
 
 routes = router("owners")
 
 
-@routes.get(
-    "/owners",
-    response_model=Owners,
-    summary="The owners that the policy file names",
-    **allows(Action.LOOK),
-)
+@routes.get("/owners", response_model=OwnerList, **allows(Action.LOOK))
 async def list_owners(request: Request) -> Response:
-    names = sorted(app_of(request).policies.owners)
-    return answer({"owners": [await _view(context_of(request), name) for name in names]})
+    """List the owners that the policy file names."""
+    return answer({"owners": [_view(row) for row in await app_of(request).queues.owners()]})
 
 
-@routes.get(
-    "/owners/{owner:path}",
-    response_model=OwnerView,
-    summary="What an owner may use, and has used",
-    **allows(Action.SEE),
-)
+@routes.get("/owners/{owner:path}", response_model=OwnerView, **allows(Action.SEE))
 async def get_owner(
     request: Request, owner: Annotated[str, Path(max_length=500, examples=["alice"])]
 ) -> Response:
+    """Get the limits of an owner and what it has used."""
     caller_of(request).must_reach(owner)
     if not owner or not owner.isprintable():
         raise Problem("NOT_FOUND", "no owner has this name")
-    return answer(await _view(context_of(request), owner))
+    return answer(_view(await app_of(request).queues.owner(owner)))
 
 
-async def _view(door: ApiContext, owner: str) -> dict[str, Any]:
-    store, policies = await door.store(), door.app.policies
-    quota, policy = policies.quota_of(owner), policies.owner(owner)
-    jobs, cost = await store.usage(f"quota of {owner}"), await store.usage(f"cost of {owner}")
-    return {
-        "owner": owner,
-        "weight": policy.weight,
-        "rate": None if policy.limit.rate is None else str(policy.limit.rate),
-        "concurrency": policy.limit.concurrency,
-        "jobs": {
-            "day": {"used": jobs.get("day", 0), "limit": quota.per_day},
-            "month": {"used": jobs.get("month", 0), "limit": quota.per_month},
-        },
-        "cost": {
-            "day": {"used": cost.get("day", 0) / MILLI, "limit": quota.cost_per_day},
-            "month": {"used": cost.get("month", 0) / MILLI, "limit": quota.cost_per_month},
-        },
-    }
+def _view(row: OwnerRow) -> dict[str, Any]:
+    return asdict(row) | {"rate": None if row.rate is None else str(row.rate)}

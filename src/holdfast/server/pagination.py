@@ -1,6 +1,7 @@
-"""Pages: lists are read in pieces, each with a cursor to the next. A cursor is of one list: these filters, this reader.
+"""Pages of lists, each with a cursor to the next. A cursor is valid for one list, with its filters, and one reader.
 
-It holds only a place, and every page is filtered anew by who reads it: its seal keeps mistakes out, not thieves.
+It contains only a position, and every page is filtered for its reader again. So its seal prevents mistakes; security does not depend on
+it.
 """
 
 from __future__ import annotations
@@ -15,38 +16,43 @@ from fastapi import Query
 
 from holdfast.server.problems import Problem
 
-#: However many are asked for, a page holds no more.
+#: The most rows of a page, whatever limit is requested.
 MOST = 500
 _SEAL = 8
 _LONGEST = 400
-#: Where a name is the place: it may be long.
+#: The longest cursor of lists whose position is a name, which may be long.
 _LONGEST_NAMED = 12_000
 
 LimitQuery = Annotated[
-    int, Query(ge=1, le=10**9, description=f"At most this many; a page never holds more than {MOST}.")
+    int, Query(ge=1, le=10**9, description=f"The maximum number of rows; a page never has more than {MOST}.")
 ]
 CursorQuery = Annotated[
-    str | None, Query(max_length=_LONGEST, description="`next` of the page before; leave it out at first.")
+    str | None,
+    Query(max_length=_LONGEST, description="`next` of the page before; leave it out for the first page."),
 ]
 NameCursorQuery = Annotated[
     str | None,
-    Query(max_length=_LONGEST_NAMED, description="`next` of the page before; leave it out at first."),
+    Query(
+        max_length=_LONGEST_NAMED, description="`next` of the page before; leave it out for the first page."
+    ),
 ]
 
 
 class Pages:
+    """Makes and reads cursors. *secret* is the same for all servers of a database."""
+
     def __init__(self, secret: str) -> None:
         self._secret = blake2b(secret.encode(errors="replace"), digest_size=32).digest()
 
     def seal(self, place: str | None, *of: Any) -> str | None:
-        """The cursor to what stands behind *place* in the list *of* this name, these filters and this reader."""
+        """Return the cursor to what follows *place* in the list that *of* identifies: its name, filters and reader."""
         if place is None:
             return None
         raw = place.encode()
         return urlsafe_b64encode(self._tag(raw, of) + raw).rstrip(b"=").decode()
 
     def open(self, cursor: str | None, *of: Any) -> str | None:
-        """The place; a problem for a cursor that was made up, changed, or made for another list."""
+        """Return the place of a cursor. Raises `Problem` when it was not made for this list."""
         if cursor is None:
             return None
         try:
@@ -59,12 +65,12 @@ class Pages:
         return place
 
     def _tag(self, place: bytes, of: tuple[Any, ...]) -> bytes:
-        said = msgspec.json.encode(of, enc_hook=str, order="deterministic")
-        return blake2b(said + b"\0" + place, key=self._secret, digest_size=_SEAL).digest()
+        content = msgspec.json.encode(of, enc_hook=str, order="deterministic")
+        return blake2b(content + b"\0" + place, key=self._secret, digest_size=_SEAL).digest()
 
 
 def _bad() -> Problem:
-    return Problem("BAD_CURSOR", "this cursor is not of this list; begin again without one")
+    return Problem("BAD_CURSOR", "this cursor is not for this list; begin again without one")
 
 
 def capped(limit: int) -> int:

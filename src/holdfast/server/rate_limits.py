@@ -1,4 +1,4 @@
-"""How often one owner may call: counted in the store for all servers together, in blocks, so that a request writes nothing."""
+"""Rate limits of callers. A server takes blocks of a rate from the store, so that most requests write nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import ceil
 
-from holdfast.app import Holdfast
-from holdfast.domain.limits import Rate
-from holdfast.engine.lane_store import Charge
-from holdfast.engine.ports import Clock
+from holdfast.engine.requests import Requests
+from holdfast.jobs.machine import Clock
+from holdfast.resilience.limits import Rate
 from holdfast.server.problems import Problem
 
-#: The share of a rate that a server takes from the store at a time; and for a caller that was refused lately, so that what it may
-#: do comes evenly and not in bursts that others wait for.
+#: A server takes this fraction of a rate from the store at a time, and the smaller one for a caller that was refused lately, so that
+#: the requests it may make come evenly and not in bursts.
 _BLOCKS, _SMALL_BLOCKS = 20, 1000
 _MOST_REMEMBERED = 10_000
-#: Refusals that are told at once, and how long the others wait: spread, for those who wait together come back together.
+#: How many refusals are sent at once, and how long later ones are delayed. The delays differ, so that the clients do not return together.
 _AT_ONCE, _LATER_SECONDS, _SPREAD_SECONDS = 50, 0.05, 0.04
 _GOLDEN = 0.618
 _POLICY = "owner"
@@ -26,33 +25,34 @@ _POLICY = "owner"
 @dataclass(slots=True)
 class _Bucket:
     left: int = 0
-    stale_at: float = 0.0  #: what is left is given up then: it was of a time that is over
+    stale_at: float = 0.0  #: from then on, what is left belongs to a window that is over
     shut_until: float = 0.0
-    refused: int = 0  #: since it last kept to its rate for a whole window
+    refused: int = 0  #: since it last stayed within its rate for a whole window
     leasing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class RateLimits:
-    def __init__(self, app: Holdfast, clock: Clock, rate: Rate, *, name: str = "api") -> None:
-        """*name* tells what is counted apart from other counts of the same scope."""
-        self._app, self._clock, self._rate, self._name = app, clock, rate, name
+    """Counts the requests of callers. *name* separates this count from others of the same scopes."""
+
+    def __init__(self, requests: Requests, clock: Clock, rate: Rate, *, name: str = "api") -> None:
+        self._requests, self._clock, self._rate, self._name = requests, clock, rate, name
         self._block = max(1, rate.count // _BLOCKS)
         self._window = rate.per.total_seconds()
         self._policy = f'"{_POLICY}";q={rate.count};w={ceil(self._window)}'.encode()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     async def take(self, scope: str) -> list[tuple[bytes, bytes]]:
-        """Count one request of *scope*; the headers that tell how it stands. A problem when it is one too many."""
+        """Count one request of *scope*, and return the headers that describe its rate. Raises `Problem` when it exceeds the rate."""
         bucket = self._bucket(scope)
         if not self._has_some(bucket):
             await self._slow_down(bucket)
-            async with bucket.leasing:  # who comes meanwhile waits for the same block
+            async with bucket.leasing:  # requests that come meanwhile wait for the same block
                 if not self._has_some(bucket):
                     await self._lease(scope, bucket)
         bucket.left -= 1
         # A lower bound: the server may take further blocks.
-        told = f'"{_POLICY}";r={bucket.left};t={ceil(self._window)}'.encode()
-        return [(b"ratelimit-policy", self._policy), (b"ratelimit", told)]
+        state = f'"{_POLICY}";r={bucket.left};t={ceil(self._window)}'.encode()
+        return [(b"ratelimit-policy", self._policy), (b"ratelimit", state)]
 
     def _bucket(self, scope: str) -> _Bucket:
         bucket = self._buckets.get(scope)
@@ -68,7 +68,7 @@ class RateLimits:
         return bucket.left > 0 and self._clock.monotonic() < bucket.stale_at
 
     async def _slow_down(self, bucket: _Bucket) -> None:
-        """Delay the refusals of a caller that ignores them: each costs this process time that others wait for."""
+        """Delay the refusals of a caller that ignores them, because each costs time of this process."""
         if self._clock.monotonic() < bucket.shut_until:
             bucket.refused += 1
             if bucket.refused > _AT_ONCE:
@@ -81,11 +81,10 @@ class RateLimits:
         if now - bucket.shut_until > self._window:
             bucket.refused = 0
         block = max(1, self._rate.count // _SMALL_BLOCKS) if bucket.refused > _AT_ONCE else self._block
-        charge = Charge(f"{self._name}:{scope}", "rate", self._rate.count, block, self._rate.per)
-        [refusal] = await (await self._app.engine()).store.charge([[charge]])
+        refused_for = await self._requests.charge(f"{self._name}:{scope}", self._rate, block)
         now = self._clock.monotonic()
-        if refusal is not None:
-            wait = refusal.resets_in.total_seconds()
+        if refused_for is not None:
+            wait = refused_for.total_seconds()
             bucket.shut_until = now + wait
             raise self._refused(wait)
         bucket.left, bucket.stale_at = block, now + self._window

@@ -1,4 +1,4 @@
-"""Rows as JSON: redacted and encoded, away from the event loop where that takes long, and in pages of bounded size."""
+"""Rows as JSON: redacted and encoded, in a thread if that takes long, in pages of limited size."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from holdfast.server.responses import encode
 
 T = TypeVar("T")
 
-#: Bytes of JSON in a page, but for a single row that is larger.
+#: The most bytes of JSON in a page. A single larger row makes a page of its own.
 MOST_BYTES = 4_000_000
-#: How many rows are read at a time when each may hold a megabyte.
+#: How many rows are read at a time when each may have a megabyte.
 PIECE = 16
-#: Characters that are redacted and encoded in less than a millisecond, on the event loop.
+#: Fewer characters than this are redacted and encoded in less than a millisecond, so on the event loop.
 SHORT = 20_000
 
 
 class Renderer:
-    """Makes JSON of rows. *threads* do it for large ones: what redaction takes for a megabyte, others would wait for."""
+    """Encodes rows. Large ones are encoded in *threads*, because to redact a megabyte would block the event loop."""
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
 
     async def one(self, view: Callable[[], Any], *contents: Any) -> msgspec.Raw:
-        """The JSON of `view()`, which shows *contents*: what may be large of it."""
+        """Return the JSON of `view()`. *contents* are the parts of it that may be large."""
         if not is_large(contents):
             return msgspec.Raw(encode(view()))
         loop = asyncio.get_running_loop()
@@ -45,9 +45,16 @@ class Renderer:
         piece: int = PIECE,
         contents: Callable[[T], Any] = lambda row: None,
     ) -> tuple[list[msgspec.Raw], str | None]:
-        """Up to *most* rows from behind *after*, as many as fit into a page; and where the next page begins, if there may be one.
+        """Return up to *most* rows that follow *after*, as many as fit into a page, and where the next page begins, or None.
 
-        `read(after, limit)` gives the next rows; one that gives fewer than *limit* has no more.
+        Args:
+            read: Called as `read(after, limit)`, returns the next rows. Fewer than *limit* are the last ones.
+            view: Returns what is shown of a row.
+            place: Returns the position of a row.
+            after: The position to begin after; None for the first page.
+            most: The most rows.
+            piece: How many rows are read at a time.
+            contents: Returns the part of a row that may be large.
         """
         shown: list[msgspec.Raw] = []
         size = 0
@@ -68,7 +75,7 @@ class Renderer:
 
 
 def fitting(views: Iterable[Any]) -> list[msgspec.Raw]:
-    """The JSON of the first of *views*, as many as fit into a page."""
+    """Return the JSON of as many of *views* as fit into a page."""
     shown: list[msgspec.Raw] = []
     size = 0
     for view in views:
@@ -81,7 +88,7 @@ def fitting(views: Iterable[Any]) -> list[msgspec.Raw]:
 
 
 def is_large(value: Any) -> bool:
-    """Whether *value* holds so much text that redacting it would be noticed by others. Looks at no more than that."""
+    """Return whether *value* has more than `SHORT` characters. It looks at no more of it than that."""
     left, waiting = SHORT, [value]
     while waiting and left > 0:
         one = waiting.pop()

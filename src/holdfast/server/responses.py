@@ -1,66 +1,57 @@
-"""Answers: JSON in one step, past the model that documents it, because every request waits for it."""
+"""Responses. Their JSON is encoded directly and not through the models that document it, which would cost every request time."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 from fastapi import Request, Response
 
-from holdfast.domain.duration import format_duration
-from holdfast.domain.job import JobRow
-from holdfast.domain.precondition import Precondition, Version
+from holdfast.jobs.job import JobRow
+from holdfast.jobs.precondition import Precondition, Version
 
-#: Where in a request's scope its token is.
+#: Where in a request's scope its token is (see `token_of`).
 TOKEN = "holdfast.token"
-#: Where it says that nothing was done, so that its name need not be kept.
-ONLY_LOOKED = "holdfast.only_looked"
+#: Set in a request's scope when nothing was changed, so that its Idempotency-Key need not be kept.
+READ_ONLY = "holdfast.read_only"
 
 
-def _foreign(value: Any) -> str:
-    return str(value)
-
-
-encode = msgspec.json.Encoder(enc_hook=_foreign).encode
+encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a response with *value* as JSON."""
     return Response(encode(value), status, headers=headers, media_type="application/json")
 
 
-def spelled(span: timedelta | None) -> str | None:
-    return None if span is None else format_duration(span)
-
-
 def tag_of(row: JobRow) -> str:
-    """The version of a job: it changes with every move."""
+    """Return the `ETag` of a job: its version, which changes with every move."""
     return f'"{row.version}"'
 
 
 def wanted_tags(request: Request) -> list[str] | None:
-    """`If-Match`: the versions that the caller wants to act on, without their quotes; None: whichever."""
-    wanted = request.headers.get("if-match")
-    if wanted is None or wanted.strip() == "*":
+    """Return the versions in `If-Match`, without their quotes, or None if the caller accepts any."""
+    header = request.headers.get("if-match")
+    if header is None or header.strip() == "*":
         return None
-    return [tag[1:-1] for tag in _tags(wanted) if len(tag) > 2 and tag[0] == tag[-1] == '"']
+    return [tag[1:-1] for tag in _tags(header) if len(tag) > 2 and tag[0] == tag[-1] == '"']
 
 
 def precondition_of(request: Request) -> Precondition:
-    """On what terms the caller wants a job to be moved: as it was read, and once by the name of this request."""
+    """Return the precondition of a move: the versions in `If-Match`, and the token of the request."""
     tags = wanted_tags(request)
-    read = None if tags is None else frozenset(filter(None, map(Version.read, tags)))
-    return Precondition(versions=read, token=token_of(request))
+    versions = None if tags is None else frozenset(filter(None, map(Version.read, tags)))
+    return Precondition(versions=versions, token=token_of(request))
 
 
 def token_of(request: Request) -> str | None:
-    """Names what is done because of *request*, where its sender has named that."""
+    """Return the token of a request with an Idempotency-Key, or None. A repeated request has the same token."""
     token: str | None = request.scope.get(TOKEN)
     return token
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """`If-None-Match`: the caller has this version already."""
+    """Return whether the caller has this version already (`If-None-Match`)."""
     held = request.headers.get("if-none-match")
     return held is not None and (held.strip() == "*" or tag in _tags(held))
 

@@ -1,19 +1,21 @@
-"""All routes of the API, and the document that describes them. Made once, for all APIs of a process: a route finds the app that
-is asked by the request."""
+"""All routes of the API and the document that describes them. All APIs of a process share them: a route finds its app by the request."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
-from holdfast.domain.access import Action
+from holdfast.engine.access import Action
 from holdfast.server import (
     admin,
     breakers,
     dead_letters,
     enqueue,
+    extensions,
     health,
     inbound,
     jobs,
@@ -28,16 +30,19 @@ from holdfast.server import (
     webhooks,
     workers,
 )
-from holdfast.server.openapi import draw
+from holdfast.server.openapi import make_document
 from holdfast.server.responses import answer
-from holdfast.server.routing import ApiRoute, allows, router
+from holdfast.server.routing import allows, context_of, router
 
 description = router("description")
 
 
-@description.get("/openapi.json", summary="This document", response_model=dict, **allows(Action.SEE))
+@description.get("/openapi.json", summary="Get this document", response_model=dict, **allows(Action.SEE))
 async def get_openapi(request: Request) -> Response:
-    return answer(document(request.scope.get("root_path", "")))
+    context = context_of(request)
+    if context.document is None:
+        context.document = document(context.extension_routes)
+    return answer(context.document | {"servers": [{"url": request.scope.get("root_path", "") or "/"}]})
 
 
 _ROUTERS = (
@@ -58,19 +63,19 @@ _ROUTERS = (
     inbound.routes,
     health.routes,
     metrics.routes,
+    extensions.routes,
     description,
 )
-#: Of two that fit a path the first is taken.
+#: Of two routes that fit a path the first is taken.
 ROUTES = tuple(route for one in _ROUTERS for route in one.routes)
-#: Those that are answered past the framework, by method and path.
-DIRECT = dict(found for route in ROUTES if isinstance(route, ApiRoute) for found in route.directly())
 
 
-def document(root: str = "") -> dict[str, Any]:
-    """The OpenAPI document; *root* is where the API is mounted."""
-    return _drawn() | {"servers": [{"url": root or "/"}]}
+def document(added: Sequence[APIRoute] = ()) -> dict[str, Any]:
+    """Return the OpenAPI document of an API that is not mounted. *added* are routes of extensions."""
+    made = make_document((*ROUTES, *added)) if added else _document()
+    return made | {"servers": [{"url": "/"}]}
 
 
 @cache
-def _drawn() -> dict[str, Any]:
-    return draw(ROUTES)
+def _document() -> dict[str, Any]:
+    return make_document(ROUTES)

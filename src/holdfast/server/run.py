@@ -1,14 +1,14 @@
-"""Runs ASGI applications by uvicorn, with bounds on clients: the API alone or beside a worker in the same event loop, and the
-sites of others."""
+"""Runs ASGI applications by uvicorn, with bounds on their clients: the API, alone or in the event loop of a worker, and any other."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -16,23 +16,20 @@ from starlette.types import ASGIApp
 
 from holdfast.app import Holdfast
 from holdfast.errors import UsageError
-from holdfast.logs import Log
 from holdfast.server.access import WithoutKey, is_loopback
 from holdfast.server.assembly import build
 from holdfast.server.connection import ClientConnection
 from holdfast.server.headers import ALWAYS, HeaderGuard
 
-#: How long requests that are under way may take when the server is told to stop.
+#: How many seconds running requests have when the server stops.
 GRACE_SECONDS = 2
-#: How long a connection may be idle between two requests.
+#: How many seconds a connection may be idle between two requests.
 KEEP_ALIVE_SECONDS = 15
 _BACKLOG = 2048
 
-log = Log("holdfast.server")
-
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there (0: on a free port); a line for people where that cannot be."""
+    """Return a socket that listens on *host* and *port*; 0 chooses a free port. Raises `UsageError` when that is not possible."""
     try:
         [found, *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening = socket.create_server(found[4][:2], family=found[0], backlog=_BACKLOG)
@@ -41,38 +38,30 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        # The strerror of a failed bind repeats the address. An unknown host's error has a number that os.strerror does not know.
+        number: int = getattr(error, "errno", 0)
+        known = os.strerror(number) if number in errno.errorcode else getattr(error, "strerror", None)
+        reason = known or str(error)
         raise UsageError(
             f"cannot listen on {host} port {port}: {reason}; choose another with --host or --port"
         ) from None
 
 
 def address_of(listening: socket.socket) -> str:
+    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Connections(set[Any]):
-    """Those that are open, as uvicorn keeps them; tells when the last has gone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._fewer = asyncio.Event()
-
-    def discard(self, connection: Any) -> None:
-        super().discard(connection)
-        self._fewer.set()
-
-    async def gone(self) -> None:
-        while self:
-            self._fewer.clear()
-            await self._fewer.wait()
-
-
 class Server(uvicorn.Server):
-    """uvicorn with bounds on its clients (`ClientConnection`, `HeaderGuard`). Stops at once when told to, not at the next tenth of a second.
+    """uvicorn with bounds on its clients (`ClientConnection`, `HeaderGuard`).
 
-    With *takes_signals* it stops by SIGTERM and SIGINT. Otherwise signals belong to the process, which may be a worker too.
+    Args:
+        site: The application to serve.
+        takes_signals: Stop on SIGTERM and SIGINT. Otherwise signals belong to the process, which may also be a worker.
+        most_requests: How many requests are handled at a time.
+        on_ready: Called when the server listens.
+        on_stop: Called when the server begins to stop.
     """
 
     def __init__(
@@ -91,23 +80,20 @@ class Server(uvicorn.Server):
                 ws="none",
                 headers=ALWAYS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
                 log_config=None,
                 log_level="warning",
-                access_log=False,  # paths and addresses are not for logs; metrics count
+                access_log=False,  # paths and addresses do not belong in logs; metrics count requests
                 proxy_headers=False,  # a forwarded header is never trusted
                 server_header=False,
             )
         )
         self.site: Any = site
         self._takes_signals, self._on_ready, self._on_stop = takes_signals, on_ready, on_stop
-        self._stopped = asyncio.Event()
-        self._connections = self.server_state.connections = _Connections()
 
     def stop(self) -> None:
-        if self._on_stop is not None:
-            self._on_stop()
+        """Let the server stop: it accepts no connections, and running requests have `GRACE_SECONDS`."""
         self.should_exit = True
-        self._stopped.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -117,41 +103,15 @@ class Server(uvicorn.Server):
         with super().capture_signals():
             yield
 
-    def handle_exit(self, number: int, frame: FrameType | None) -> None:
-        super().handle_exit(number, frame)
-        # A signal handler does not wake the event loop by itself.
-        self._loop.call_soon_threadsafe(self.stop)
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started and self._on_ready is not None:
             self._on_ready()
 
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # once a second it writes the header `Date` anew
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), 1)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: accept no connections, close idle ones, give running requests time, then cancel those that are left."""
-        for server in self.servers:
-            server.close()
-        for one in sockets or ():
-            one.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        tasks = self.server_state.tasks
-        try:
-            async with asyncio.timeout(GRACE_SECONDS):
-                while tasks:
-                    await asyncio.wait(set(tasks))
-                await self._connections.gone()  # what was written goes out
-        except TimeoutError:
-            log.warning("request.cancelled", requests=len(tasks))
-            for task in tasks:
-                task.cancel()
-        await self.lifespan.shutdown()
+        if self._on_stop is not None:
+            self._on_stop()
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -172,15 +132,20 @@ def serve(
 
 
 def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> Server:
-    """On loopback, programs on this machine need no key until there is one; with *no_auth* they never do."""
+    """Return a server for the API of *app*.
+
+    On loopback, programs on this machine need no key while none exists; with *no_auth* they never need one.
+
+    Raises `UsageError` for *no_auth* on another address.
+    """
     loopback = is_loopback(host)
     if no_auth and not loopback:
         raise UsageError(
-            f"--no-auth is for loopback only, and {host} is not; drop it and make a key: `holdfast keys create`"
+            f"--no-auth is for loopback only, and {host} is not; leave it out and create a key: `holdfast keys create`"
         )
     without_key = WithoutKey.LOOPBACK if no_auth else WithoutKey.UNTIL_FIRST if loopback else WithoutKey.NEVER
     site = build(app, rate=rate, without_key=without_key)
-    return Server(site, on_stop=site.state.door.close)
+    return Server(site, on_stop=site.state.context.close)
 
 
 @asynccontextmanager
@@ -192,7 +157,7 @@ async def served(
     no_auth: bool = False,
     rate: str | None = "6000/min",
 ) -> AsyncIterator[Server]:
-    """Inside the block the API is answered."""
+    """Serve the API of *app* on a listening socket inside the block."""
     server = make_server(app, host, no_auth=no_auth, rate=rate)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="http")
     try:

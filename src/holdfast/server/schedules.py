@@ -1,4 +1,4 @@
-"""`/schedules`: which there are and when they tick; pause, resume and forget one."""
+"""`/schedules`: list schedules; run, pause, resume and forget them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
+from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.lanes import Held, ScopeKind
-from holdfast.domain.schedule import Cron, Schedule, describe
-from holdfast.engine.lane_store import Tick
+from holdfast.engine.access import Action
+from holdfast.engine.schedules import ScheduleRow
 from holdfast.errors import UsageError
+from holdfast.jobs.lanes import ScopeKind
 from holdfast.server.lanes import HeldView, NamePath, Paused, PauseRequest, Resumed, pause, resume
 from holdfast.server.problems import Problem
-from holdfast.server.responses import answer
-from holdfast.server.routing import allows, app_of, context_of, router
-from holdfast.server.types import ResponseModel
+from holdfast.server.responses import answer, token_of
+from holdfast.server.routing import allows, app_of, router
+from holdfast.server.types import ResponseModel, picked
 from holdfast.server.views import held_view
 
 
@@ -30,7 +30,7 @@ class ScheduleView(ResponseModel):
     held: HeldView | None
 
 
-class Schedules(ResponseModel):
+class ScheduleList(ResponseModel):
     schedules: list[ScheduleView]
 
 
@@ -39,61 +39,51 @@ class ForgottenSchedule(ResponseModel):
     forgotten: bool
 
 
+class ScheduledJob(ResponseModel):
+    name: str
+    id: str = Field(description="The id of the enqueued job.")
+
+
 routes = router("schedules")
 
 
-@routes.get("/schedules", response_model=Schedules, summary="When schedules tick", **allows(Action.LOOK))
+@routes.get("/schedules", response_model=ScheduleList, **allows(Action.LOOK))
 async def list_schedules(request: Request) -> Response:
-    store, declared = await context_of(request).store(), app_of(request).schedules
-    ticks, now = {tick.name: tick for tick in await store.ticks()}, await store.now()
-    held = {one.scope.name: one for one in await store.holds() if one.scope.kind is ScopeKind.SCHEDULE}
-    names = sorted(ticks.keys() | declared)
-    shown = [_view(name, declared.get(name), ticks.get(name), held.get(name), now) for name in names]
-    return answer({"schedules": shown})
+    """List schedules and their ticks."""
+    return answer({"schedules": [_view(row) for row in await app_of(request).schedules.list()]})
 
 
-@routes.post(
-    "/schedules/{name}/pause",
-    response_model=Paused,
-    summary="Enqueue nothing more by it",
-    **allows(Action.OPERATE),
-)
+@routes.post("/schedules/{name}/run", status_code=201, response_model=ScheduledJob, **allows(Action.OPERATE))
+async def run_schedule(request: Request, name: NamePath) -> Response:
+    """Enqueue the job of a schedule once, now."""
+    try:
+        job_id = await app_of(request).schedules.run(name, job_id=token_of(request))
+    except UsageError as error:
+        raise Problem("NOT_FOUND", str(error)) from None
+    return answer({"name": name, "id": job_id}, 201)
+
+
+@routes.post("/schedules/{name}/pause", response_model=Paused, **allows(Action.OPERATE))
 async def pause_schedule(request: Request, name: NamePath, body: PauseRequest | None = None) -> Response:
+    """Pause a schedule."""
     return await pause(request, ScopeKind.SCHEDULE, name, body)
 
 
-@routes.post(
-    "/schedules/{name}/resume", response_model=Resumed, summary="End its pause", **allows(Action.OPERATE)
-)
+@routes.post("/schedules/{name}/resume", response_model=Resumed, **allows(Action.OPERATE))
 async def resume_schedule(request: Request, name: NamePath) -> Response:
+    """Resume a schedule."""
     return await resume(request, ScopeKind.SCHEDULE, name)
 
 
-@routes.post(
-    "/schedules/{name}/forget",
-    response_model=ForgottenSchedule,
-    summary="Remove one that no code declares any more; a declared one begins again with its next tick",
-    **allows(Action.OPERATE),
-)
+@routes.post("/schedules/{name}/forget", response_model=ForgottenSchedule, **allows(Action.OPERATE))
 async def forget_schedule(request: Request, name: NamePath) -> Response:
+    """Delete a schedule that the code no longer declares; a declared one begins again with its next tick."""
     try:
-        await app_of(request).forget_schedule(name)
+        await app_of(request).schedules.forget(name)
     except UsageError as error:
         raise Problem("NOT_FOUND", str(error)) from None
     return answer({"name": name, "forgotten": True})
 
 
-def _view(
-    name: str, declared: Schedule | None, tick: Tick | None, held: Held | None, now: datetime
-) -> dict[str, Any]:
-    cron = declared.when if declared is not None and isinstance(declared.when, Cron) else None
-    upcoming = tick.due if tick else declared.when.next_after(now) if declared else None
-    return {
-        "name": name,
-        "task": declared and declared.task,
-        "when": cron.expression if cron else declared and describe(declared.when),
-        "zone": cron and cron.zone,
-        "last": tick and tick.ticked,
-        "next": upcoming,
-        "held": held_view(held),
-    }
+def _view(row: ScheduleRow) -> dict[str, Any]:
+    return picked(row, ScheduleView, held=held_view(row.held))

@@ -1,4 +1,4 @@
-"""Values as callers see them: plain dictionaries of the shapes in `holdfast.server.models`."""
+"""Rows as callers see them: plain dictionaries in the form of `holdfast.server.models`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import Attempt, DeadLetter, DeadLetterGroup, Event, JobRow, LateResult
-from holdfast.domain.lanes import Held
+from holdfast.jobs.job import Attempt, DeadLetter, DeadLetterGroup, Event, JobRow, LateResult
+from holdfast.jobs.lanes import Held
 from holdfast.redaction import redact_text, redacted
 from holdfast.server.access import Caller
 
@@ -41,7 +41,7 @@ def event_view(event: Event) -> dict[str, Any]:
 
 
 def attempt_view(attempt: Attempt, caller: Caller) -> dict[str, Any]:
-    """Technical detail is for those who run the house: it tells of machines and other people's services."""
+    """Return an attempt. Technical details are hidden from owners, because they reveal machines and the services of others."""
     failure, spent = attempt.failure, attempt.duration
     return {
         "epoch": attempt.epoch,
@@ -63,7 +63,7 @@ def attempt_view(attempt: Attempt, caller: Caller) -> dict[str, Any]:
 
 
 def traceback_of(attempt: Attempt) -> str | None:
-    """Where it failed. The text was stored without secrets; its last line is the detail."""
+    """Return the traceback of its failure, or None. It was stored without secrets and ends with the detail."""
     failure = attempt.failure
     if failure is None or failure.traceback is None:
         return None

@@ -1,4 +1,4 @@
-"""`/workers`: the worker processes that live."""
+"""`/workers`: list the running workers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from holdfast.domain.access import Action
-from holdfast.domain.job import WorkerRow
+from holdfast.engine.access import Action
+from holdfast.jobs.job import WorkerRow
 from holdfast.server.responses import answer
 from holdfast.server.routing import allows, app_of, router
 from holdfast.server.types import ResponseModel
@@ -19,22 +19,23 @@ from holdfast.server.types import ResponseModel
 class WorkerView(ResponseModel):
     name: str
     started_at: datetime
-    expires_at: datetime = Field(description="When it is taken for lost, unless it is heard of before.")
-    queues: list[str] | None = Field(description="null: whichever its tasks are in.")
-    leases: int = Field(description="How many jobs it holds.")
+    expires_at: datetime = Field(description="When it counts as lost, unless its heartbeat arrives before.")
+    queues: list[str] | None = Field(description="null: the queues of its tasks.")
+    leases: int = Field(description="How many jobs it runs.")
     waiting: int = Field(description="How many of its handlers wait for another job to end.")
 
 
-class Workers(ResponseModel):
+class WorkerList(ResponseModel):
     workers: list[WorkerView]
 
 
 routes = router("workers")
 
 
-@routes.get("/workers", response_model=Workers, summary="The workers that live", **allows(Action.LOOK))
+@routes.get("/workers", response_model=WorkerList, **allows(Action.LOOK))
 async def list_workers(request: Request) -> Response:
-    return answer({"workers": [worker_view(one) for one in await app_of(request).workers()]})
+    """List running workers."""
+    return answer({"workers": [worker_view(one) for one in await app_of(request).queues.workers()]})
 
 
 def worker_view(worker: WorkerRow) -> dict[str, Any]:

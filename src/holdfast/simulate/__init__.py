@@ -1,6 +1,6 @@
-"""An outage, played through by the code that decides in production (E75).
+"""Simulate outages with the code that makes the decisions in production (E75).
 
-`scenarios` says what goes wrong, `policies` what is done about it, `world` plays one against the other and `figures` is what
-came of it. Nothing here waits, calls or stores anything: time is a number, chance is given, so the same seed plays the
-same game.
+`scenarios` defines what goes wrong, `policies` how the workers react, `world` runs one against the other, and
+`figures` holds the results. Nothing here waits, calls or stores anything. Time is a number and randomness is
+an argument, so the same seed gives the same simulation.
 """

@@ -1,11 +1,11 @@
-"""What came of a game: a tape that runs along, and the figures read from it."""
+"""The results of a simulation: a recorder that runs along, and the figures made from it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.simulate.policies import Play
+from holdfast.simulate.policies import SimulatedPolicy
 from holdfast.simulate.scenarios import Scenario
 
 BIN_SECONDS = 10.0
@@ -13,19 +13,20 @@ BIN_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
+    """The results of one policy in one scenario."""
+
     scenario: str
     policy: str
     about: str
-    arrived: int  #: poison not among them: those could never be done
+    arrived: int  #: jobs, without the poison ones, which cannot succeed
     done: int
-    gave_up: int  #: dead letters, poison too
+    gave_up: int  #: dead letters, with the poison jobs
     calls: int
-    opened: int  #: how often the shared breaker did
-    put_off: int  #: retries that the budget refused for now
-    burnt: int  #: attempts that were counted without a call
-    drained: (
-        float | None
-    )  #: seconds from the end of the trouble until the backlog was gone; None: it never was
+    opened: int  #: how often the shared breaker opened
+    put_off: int  #: retries that the budget put off
+    burnt: int  #: attempts that counted although no call was made
+    #: seconds from the end of the trouble until the backlog was gone; None if it never was
+    drained: float | None
     bin_seconds: float
     done_per_bin: tuple[int, ...]
     calls_per_bin: tuple[int, ...]
@@ -39,10 +40,13 @@ class Figures:
         return self.calls / self.done if self.done else None
 
     def view(self) -> dict[str, Any]:
+        """Return all figures by name, for JSON."""
         return asdict(self) | {"share_done": self.share_done, "calls_per_job": self.calls_per_job}
 
 
 class Recorder:
+    """Counts what happens during a simulation, in bins of `BIN_SECONDS`."""
+
     def __init__(self, seconds: float) -> None:
         self._bins = max(1, int(seconds / BIN_SECONDS))
         self._arrived = [0] * self._bins
@@ -65,10 +69,12 @@ class Recorder:
         self._called[self._bin(now)] += 1
 
     def done(self, now: float, burnt: int) -> None:
+        """Count a completed job, which has *burnt* attempts without a call."""
         self._done[self._bin(now)] += 1
         self._burnt += burnt
 
     def gave_up(self, now: float, burnt: int, *, poison: bool) -> None:
+        """Count a job that became a dead letter."""
         if poison:
             self._poison += 1
         else:
@@ -78,11 +84,12 @@ class Recorder:
     def opened(self, now: float) -> None:
         self._openings.append(now)
 
-    def figures(self, scenario: Scenario, play: Play) -> Figures:
+    def figures(self, scenario: Scenario, policy: SimulatedPolicy) -> Figures:
+        """Return the results of the simulation."""
         return Figures(
             scenario=scenario.name,
-            policy=play.name,
-            about=play.about,
+            policy=policy.name,
+            about=policy.about,
             arrived=sum(self._arrived),
             done=sum(self._done),
             gave_up=sum(self._gave_up) + self._poison,
@@ -97,7 +104,7 @@ class Recorder:
         )
 
     def _drained(self, scenario: Scenario) -> float | None:
-        """From the end of the trouble until no more jobs are unfinished than arrive in five seconds."""
+        """Return the seconds from the end of the trouble until the backlog is under five seconds of jobs."""
         waiting = 0
         for place in range(self._bins):
             waiting += self._arrived[place] - self._done[place] - self._gave_up[place]

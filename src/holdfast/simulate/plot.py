@@ -1,4 +1,4 @@
-"""The games as a picture: SVG written by hand, one strip a policy, the trouble shaded."""
+"""Draw simulations as SVG: one strip per policy, with the time of the trouble shaded."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ STYLE = """
 """
 
 
-def draw(games: Sequence[Figures], scenarios: Mapping[str, Scenario]) -> str:
-    """Calls (grey) and finished jobs (line) a second, over time; the games of one scenario below each other."""
+def draw(results: Sequence[Figures], scenarios: Mapping[str, Scenario]) -> str:
+    """Return an SVG with calls (grey) and finished jobs (line) per second, grouped by scenario."""
     parts: list[str] = []
     y = 6
-    for name in dict.fromkeys(game.scenario for game in games):
+    for name in dict.fromkeys(result.scenario for result in results):
         scenario = scenarios[name]
-        strips = [game for game in games if game.scenario == name]
-        top = max(max((*game.calls_per_bin, *game.done_per_bin)) for game in strips) or 1
+        strips = [result for result in results if result.scenario == name]
+        top = max(max((*result.calls_per_bin, *result.done_per_bin)) for result in strips) or 1
         y += 18
         parts.append(f'<text class="title" x="8" y="{y}">{escape(scenario.about)}</text>')
         y += TITLE - 18
-        for game in strips:
-            parts += _strip(game, scenario, y, top)
+        for result in strips:
+            parts += _strip(result, scenario, y, top)
             y += STRIP + GAP
         y += 8
         parts.append(_axis(scenario, y))
@@ -48,17 +48,17 @@ def draw(games: Sequence[Figures], scenarios: Mapping[str, Scenario]) -> str:
     )
 
 
-def _strip(game: Figures, scenario: Scenario, y: int, top: int) -> list[str]:
+def _strip(result: Figures, scenario: Scenario, y: int, top: int) -> list[str]:
     floor = y + STRIP
-    calls = _points(game.calls_per_bin, floor, top)
+    calls = _points(result.calls_per_bin, floor, top)
     left, right = _x(scenario.begins, scenario), _x(scenario.ends, scenario)
-    per_job = "–" if game.calls_per_job is None else f"{game.calls_per_job:.2f}"
+    per_job = "–" if result.calls_per_job is None else f"{result.calls_per_job:.2f}"
     return [
-        f'<text x="8" y="{y + 20}">{escape(game.policy)}</text>',
-        f'<text class="small" x="8" y="{y + 36}">{game.share_done:.0%} done, {per_job} calls a job</text>',
+        f'<text x="8" y="{y + 20}">{escape(result.policy)}</text>',
+        f'<text class="small" x="8" y="{y + 36}">{result.share_done:.0%} done, {per_job} calls a job</text>',
         f'<rect class="trouble" x="{left:.0f}" y="{y}" width="{right - left:.0f}" height="{STRIP}"/>',
         f'<polygon class="calls" points="{LEFT},{floor} {calls} {WIDTH - RIGHT},{floor}"/>',
-        f'<polyline class="done" points="{_points(game.done_per_bin, floor, top)}"/>',
+        f'<polyline class="done" points="{_points(result.done_per_bin, floor, top)}"/>',
         f'<line class="ground" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>',
     ]
 

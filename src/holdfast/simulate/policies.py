@@ -1,34 +1,36 @@
-"""What is done about it: values of the same kinds that production is given."""
+"""The policies that a simulation compares, made of the same values as in production."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.domain.breaker import BreakerPolicy
-from holdfast.domain.budget import BudgetPolicy
-from holdfast.domain.guard import DependencyPolicy
-from holdfast.domain.limiter import LimiterPolicy
-from holdfast.domain.policy import Retry
-from holdfast.domain.suggest import suggest
-from holdfast.engine.policies.reading import load
-from holdfast.engine.policies.values import policy_of
-from holdfast.engine.tasks import Policy
 from holdfast.errors import UsageError
+from holdfast.resilience.breaker import BreakerPolicy
+from holdfast.resilience.budget import BudgetPolicy
+from holdfast.resilience.guard import DependencyPolicy
+from holdfast.resilience.limiter import LimiterPolicy
+from holdfast.resilience.policy import Retry
+from holdfast.tasks.options import Reader
+from holdfast.tasks.policy_file.reading import load
+from holdfast.tasks.policy_file.values import policy_of
+from holdfast.tasks.task import Policy
+from holdfast.values.suggest import suggest
 
-#: As many services and clients are set up: 25 attempts over hours, spread as widely as can be.
+#: A common setup of services and clients: 25 attempts over hours, spread as widely as possible.
 PATIENT = Retry(25, base="1s", factor=2, jitter="full", cap="300s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Play:
-    """A policy under test."""
+class SimulatedPolicy:
+    """A policy to simulate."""
 
     name: str
     about: str
     dependency: DependencyPolicy
     retry: Retry = PATIENT
-    hold_lane: bool = False  #: whether one answer's Retry-After keeps the whole lane
+    hold_lane: bool = False  #: whether a Retry-After holds the whole lane
 
 
 def _only(
@@ -40,44 +42,59 @@ def _only(
     return DependencyPolicy(breaker=breaker, limiter=limiter, budget=budget)
 
 
-BACKOFF = Play(name="backoff", about="backoff and jitter only", dependency=_only())
-BREAKER = Play(
+BACKOFF = SimulatedPolicy(name="backoff", about="backoff and jitter only", dependency=_only())
+BREAKER = SimulatedPolicy(
     name="breaker",
     about="a breaker that releases all on closing",
     dependency=_only(breaker=BreakerPolicy()),
 )
-FAILURES = Play(
+FAILURES = SimulatedPolicy(
     name="failures",
     about="a breaker with a ramp and a limit that look at failures only",
     dependency=_only(breaker=BreakerPolicy(), limiter=LimiterPolicy(max_latency=100)),
 )
-BUDGET = Play(name="budget", about="a retry budget", dependency=_only(budget=BudgetPolicy()))
-BULKHEAD = Play(
+BUDGET = SimulatedPolicy(name="budget", about="a retry budget", dependency=_only(budget=BudgetPolicy()))
+BULKHEAD = SimulatedPolicy(
     name="bulkhead",
     about="ten calls at once a worker, whatever happens",
     dependency=_only(limiter=LimiterPolicy(start=10, ramp_from=40, least=10, most=10)),
 )
-LIMITER = Play(
+LIMITER = SimulatedPolicy(
     name="limiter",
     about="adaptive limit and retry budget",
     dependency=_only(limiter=LimiterPolicy(), budget=BudgetPolicy()),
 )
-EVERYTHING = Play(
+EVERYTHING = SimulatedPolicy(
     name="everything",
     about="breaker with ramp, adaptive limit, retry budget: the default",
     dependency=DependencyPolicy(),
     hold_lane=True,
 )
 
-PLAYS = {play.name: play for play in (BACKOFF, BREAKER, FAILURES, BUDGET, BULKHEAD, LIMITER, EVERYTHING)}
-#: Those that are played and drawn unless others are asked for.
-USUAL = ("backoff", "breaker", "budget", "limiter", "everything")
+POLICIES = {one.name: one for one in (BACKOFF, BREAKER, FAILURES, BUDGET, BULKHEAD, LIMITER, EVERYTHING)}
+#: The policies that are simulated and drawn by default.
+DEFAULT_POLICIES = ("backoff", "breaker", "budget", "limiter", "everything")
 
 
-def plays_of(file: str | Path, task: str | None = None, dependency: str | None = None) -> list[Play]:
-    """The policies of a file, to be played: of each task in it, or of one *task*, on this *dependency* (by default the only
-    one in the file, else one with the usual guards)."""
-    policies = load(file)
+def policies_in(
+    file: str | Path,
+    task: str | None = None,
+    dependency: str | None = None,
+    extension_options: Mapping[str, Reader] | None = None,
+) -> list[SimulatedPolicy]:
+    """Return the policies in a policy file, to be simulated.
+
+    Args:
+        file: The policy file.
+        task: The task whose policy is returned; None for all tasks in the file.
+        dependency: The dependency that the tasks call. The default is the only one in the file, else one with
+            default guards.
+        extension_options: The keys that extensions add to tasks and queues, each with its reader.
+
+    Raises:
+        UsageError: The file has no tasks, or not the task or dependency.
+    """
+    policies = load(file, extension_options or {})
     if task is not None and task not in policies.tasks:
         raise UsageError(f"{file} has no task {task!r}; {suggest(task, policies.tasks)}")
     if dependency is None and len(policies.dependencies) == 1:
@@ -90,9 +107,9 @@ def plays_of(file: str | Path, task: str | None = None, dependency: str | None =
     if not names:
         raise UsageError(f"{file} has no tasks; write [tasks.NAME], or leave --file out")
     guards = DependencyPolicy() if dependency is None else policies.dependency(dependency)
-    on = "a dependency with the usual guards" if dependency is None else dependency
+    on = "a dependency with default guards" if dependency is None else dependency
     return [
-        Play(
+        SimulatedPolicy(
             name=name,
             about=f"{Path(file).name}, on {on}",
             dependency=guards,

@@ -1,7 +1,8 @@
-"""Outages that have happened, as troubles to be played: what the events of breakers tell of them.
+"""Past outages as scenarios, reconstructed from the events of breakers.
 
-When a breaker opened by itself, its service was down; when it closed, it was up again, for a cooldown at the most. How many jobs
-came meanwhile and how the service failed is not on record: it hangs, as in the known outage.
+When a breaker opened by itself, its service was down. When it closed, the service had been up again for at
+most a cooldown. The number of jobs and the kind of failure are not recorded: the scenario is a hanging
+service, as in `OUTAGE`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import Event
-from holdfast.domain.moves import Kind
+from holdfast.jobs.job import Event
+from holdfast.jobs.moves import Kind
 from holdfast.simulate.scenarios import OUTAGE, Scenario
 
-#: A longer outage is cut to this: what it teaches, it teaches in an hour.
+#: A longer outage is cut to this: an hour shows all that matters.
 LONGEST = timedelta(hours=1)
 #: An outage is observed for twice its duration, plus this many seconds.
 AFTERWARDS = 540.0
@@ -22,11 +23,14 @@ AFTERWARDS = 540.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
+    """A recorded outage of a dependency."""
+
     dependency: str
     began: datetime
     ended: datetime
 
     def scenario(self) -> Scenario:
+        """Return a scenario in which the service hangs as long as in this outage, at most `LONGEST`."""
         span = min(self.ended - self.began, LONGEST).total_seconds()
         down = (self.ended - self.began).total_seconds()
         cut = f", of which {span:.0f} s are played" if span < down else ""
@@ -40,7 +44,10 @@ class Outage:
 
 
 def outages(events: Iterable[Event]) -> list[Outage]:
-    """From the first opening to the closing, oldest first. What was opened by hand is none, and what is not over neither."""
+    """Return the outages from opening to closing, oldest first.
+
+    A breaker that was opened by hand, or that has not closed yet, is not an outage.
+    """
     began: dict[str, datetime] = {}
     found: list[Outage] = []
     for event in events:

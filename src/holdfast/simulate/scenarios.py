@@ -1,4 +1,4 @@
-"""What goes wrong: a fleet of workers, the service that it calls, and a trouble with a beginning and an end."""
+"""Scenarios: a fleet of workers, the service that it calls, and trouble with a beginning and an end."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ from enum import StrEnum
 
 
 class Trouble(StrEnum):
-    HANGING = "hanging"  # calls are taken and not answered; they are worked off when it is over
+    """What goes wrong."""
+
+    HANGING = "hanging"  # calls are accepted and answered only when the trouble is over
     SLOW = "slow"  # every answer takes longer
     THROTTLING = "throttling"  # above a rate, calls are refused with a Retry-After
     BAD_WORKER = "bad worker"  # one worker cannot reach the service
     POISON = "poison"  # some jobs fail whenever they are tried
-    FLAPPING = "flapping"  # refuses all calls, then none, in turn
-    WAITING = "waiting"  # jobs may not start before it is over
+    FLAPPING = "flapping"  # the service alternates between refusing all calls and none
+    WAITING = "waiting"  # jobs may not start before the trouble is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """By default: a service of 100 calls a second, asked for 60, by workers that could have 600 calls under way."""
+    """One scenario.
+
+    By default the service can answer 100 calls a second and gets 60, from workers that could make 600 at
+    once.
+    """
 
     name: str
     about: str
     trouble: Trouble
     begins: float  #: seconds from the start
     ends: float
-    seconds: float  #: how long is watched
-    amount: float = 0.0  #: how slow, what rate, which share of jobs, how long a flap
+    seconds: float  #: the length of the simulation
+    amount: float = 0.0  #: by trouble: slowdown, rate, share of jobs or seconds of a flap
     arrivals: float = 60.0  #: jobs a second
     workers: int = 4
     slots: int = 150  #: of each worker

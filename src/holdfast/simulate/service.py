@@ -1,4 +1,4 @@
-"""The service that is called: servers that take calls in the order they came, and finish them even if nobody waits any more."""
+"""The simulated service: it takes calls in order and finishes them even if their callers have given up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from holdfast.domain.verdict import Failure
+from holdfast.jobs.verdict import Failure
 from holdfast.simulate.scenarios import Scenario, Trouble
 
 REFUSED = Failure.of("NETWORK")
@@ -19,7 +19,7 @@ REFUSAL_SECONDS = 0.005
 
 
 class ServiceRequest:
-    """A call on its way. The service does not know whether anybody still waits for the answer."""
+    """A call to the service, which does not know whether the caller still waits for the answer."""
 
     __slots__ = ("poison", "worker_number")
 
@@ -28,12 +28,15 @@ class ServiceRequest:
 
 
 R = TypeVar("R", bound=ServiceRequest)
-#: Call a function with a value after a number of seconds.
+#: Calls a function with a value after a number of seconds.
 Later = Callable[[float, Callable[[Any], None], Any], None]
 
 
 class Service(Generic[R]):
-    """*answer* is called once for each request, *chance* gives numbers in [0, 1)."""
+    """A service with a fixed number of servers and the trouble of a scenario.
+
+    It calls *answer* once for each request. *chance* returns numbers in [0, 1).
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Service(Generic[R]):
     ) -> None:
         self.scenario = scenario
         self._later, self._chance, self._answer = later, chance, answer
-        self._line: deque[R] = deque()
+        self._queue: deque[R] = deque()
         self._busy = 0
         self._hanging = False
         self._second, self._taken = -1, 0
@@ -53,11 +56,12 @@ class Service(Generic[R]):
             later(scenario.ends, self._hang, False)
 
     def ask(self, request: R, now: float) -> None:
+        """Accept *request*: refuse it, queue it or serve it."""
         refusal = self._refusal(request, now)
         if refusal is not None:
             self._later(REFUSAL_SECONDS, self._refuse, (request, refusal))
         elif self._hanging or self._busy >= self.scenario.servers:
-            self._line.append(request)
+            self._queue.append(request)
         else:
             self._serve(request, now)
 
@@ -88,17 +92,18 @@ class Service(Generic[R]):
     def _done(self, served: tuple[R, float]) -> None:
         request, now = served
         self._busy -= 1
-        self._next(now)  # first: who is answered may ask again at once, and must not pass the line
+        # Before the answer: its caller may call again at once and must not overtake the queue.
+        self._serve_next(now)
         self._answer(request, BROKEN if request.poison else None)
 
     def _refuse(self, refused: tuple[R, Failure]) -> None:
         self._answer(*refused)
 
-    def _next(self, now: float) -> None:
-        while self._line and not self._hanging and self._busy < self.scenario.servers:
-            self._serve(self._line.popleft(), now)
+    def _serve_next(self, now: float) -> None:
+        while self._queue and not self._hanging and self._busy < self.scenario.servers:
+            self._serve(self._queue.popleft(), now)
 
     def _hang(self, hanging: bool) -> None:
         self._hanging = hanging
         if not hanging:
-            self._next(self.scenario.ends)
+            self._serve_next(self.scenario.ends)

@@ -1,51 +1,60 @@
-"""The shapes that every store gives to the same things: JSON, the words of events, rows as the values everyone sees.
+"""What the stores encode and decode alike: JSON, the meta of events, and rows as values.
 
-The databases differ in how they keep a moment (SQLite: whole microseconds, PostgreSQL: timestamps), so whatever makes a
-value of a row is given the function that makes moments.
+A moment is a number of microseconds on SQLite and a timestamp on PostgreSQL; `engine.tables.sql.moment` decodes both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from enum import IntEnum
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from holdfast.domain.breaker import Breaker
-from holdfast.domain.codes import ErrorClass
-from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.job import (
-    Artifact,
+from holdfast.engine.artifacts import MARK, split_result
+from holdfast.engine.ports import Row, SettlementStatus
+from holdfast.engine.tables.sql import maybe_moment, moment
+from holdfast.errors import Conflict, UsageError
+from holdfast.jobs.codes import ErrorClass
+from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.job import (
     Attempt,
-    DeadLetter,
-    DeadLetterGroup,
     Edit,
+    Expired,
     JobId,
     JobRow,
+    Lane,
     LateResult,
     Lease,
     Settlement,
-    WorkerRow,
 )
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.tracebacks import Traceback
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.engine.artifacts import MARK, split_result
-from holdfast.engine.ports import SettlementStatus
-from holdfast.errors import Conflict, UsageError
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.tracebacks import Traceback
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 
-#: How many jobs one event row may speak of: the place in the row is part of an event's id.
+#: The most moves that one row of events records. The place in the row is part of an event's id.
 MOST_PER_EVENT = 1000
 #: An event's id is the number of its row times this, plus its place in the row.
 EVENTS_PER_ROW = 10_000
-#: How long a live worker may be late in stopping an attempt that overran, before the attempt is taken from it.
+#: How late a live worker may stop an attempt that overran before the attempt is reclaimed.
 OVERRUN_MARGIN = timedelta(seconds=5)
 
-#: In the meta of a person's move, for our own eyes: the name of the call, by which it is known when it is sent again.
+#: The key of a call's name in the meta of a manual move. It identifies the call when it is sent again, and is not shown.
 TOKEN = "token"
-#: What the durations in events are counted in.
+#: The unit of durations in events.
 MILLISECOND = timedelta(milliseconds=1)
+
+
+class DeadlineGuard(IntEnum):
+    """Which jobs a statement may end. The statements have these numbers."""
+
+    ANY = 0
+    PASSED = 1
+    NOT_PASSED = 2
+
 
 _encode = msgspec.json.Encoder().encode
 from_json = msgspec.json.Decoder().decode
@@ -57,7 +66,7 @@ def to_json(value: Any) -> str:
 
 
 def read_json(text: str | None) -> Any:
-    """What is in a column; a damaged one is shown as it is, not hidden."""
+    """Decode a column. A damaged one is returned as it is, so that people can see it."""
     if text is None:
         return None
     try:
@@ -67,7 +76,7 @@ def read_json(text: str | None) -> Any:
 
 
 def failure_json(failure: Failure) -> str:
-    told = {
+    encoded = {
         "code": failure.code,
         "message": failure.message,
         "class": failure.error_class.value,
@@ -76,48 +85,40 @@ def failure_json(failure: Failure) -> str:
         "gateway_status": failure.gateway_status,
     }
     if failure.traceback is not None:
-        told["traceback"] = failure.traceback.key
-    return to_json(told)
+        encoded["traceback"] = failure.traceback.key
+    return to_json(encoded)
 
 
 def read_failure(text: str | None, traceback: str | None = None) -> Failure | None:
-    """The failure in a column; *traceback* is the text of the one it refers to."""
-    told = read_json(text)
-    if told is None:
+    """Decode a failure. *traceback* is the text of the traceback that it refers to."""
+    found = read_json(text)
+    if found is None:
         return None
     return Failure(
-        code=told["code"],
-        message=told["message"],
-        error_class=ErrorClass(told["class"]),
-        detail=told["detail"],
-        fingerprint=told["fingerprint"],
-        gateway_status=told["gateway_status"],
-        traceback=None if traceback is None else Traceback(told["traceback"], traceback),
+        code=found["code"],
+        message=found["message"],
+        error_class=ErrorClass(found["class"]),
+        detail=found["detail"],
+        fingerprint=found["fingerprint"],
+        gateway_status=found["gateway_status"],
+        traceback=None if traceback is None else Traceback(found["traceback"], traceback),
     )
 
 
-def breaker_json(breaker: Breaker) -> str:
-    return to_json(breaker)
-
-
-#: The other way round. A field that an older version did not write has its default.
-breaker_of = msgspec.json.Decoder(Breaker).decode
-
-
-# -- words of events ----------------------------------------------------------------------------------------------------
-def some(meta: dict[str, Any]) -> dict[str, Any]:
-    """What an event says: only what there is something to say of."""
+# -- meta of events -----------------------------------------------------------------------------------------------------
+def some(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *meta* without the names whose value is None."""
     return {name: value for name, value in meta.items() if value is not None}
 
 
-def said(
+def manual_meta(
     by: str,
     reason: str = "",
     token: str | None = None,
     edit: Edit | None = None,
     priority: int | None = None,
 ) -> dict[str, Any]:
-    """Who decided a person's move, why if they said so, what it changed, and the name of the call if it has one."""
+    """Return the meta of a manual move: who, why, the edited arguments, the new priority, and the call's token."""
     edited = None if edit is None else list(edit.names)
     return some(
         {"by": by or None, "reason": reason or None, "edited": edited, "priority": priority, TOKEN: token}
@@ -125,12 +126,23 @@ def said(
 
 
 def shown(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What others are told of a move."""
+    """Return *meta* without the token, as users see it."""
     return {name: value for name, value in meta.items() if name != TOKEN}
 
 
+def verb_of(verdict: Verdict) -> str:
+    """Return the move that settles an attempt with this verdict."""
+    match verdict:
+        case Complete():
+            return "complete"
+        case Release():
+            return "release"
+        case RetryAfter() | Bury():
+            return "fail"
+
+
 def kind_of(verdict: Verdict) -> Kind:
-    """What the event of this settlement is called."""
+    """Return the kind of event that settles an attempt with this verdict."""
     match verdict:
         case RetryAfter():
             return Kind.retry
@@ -143,7 +155,7 @@ def kind_of(verdict: Verdict) -> Kind:
 
 
 def meta_of(settlement: Settlement) -> dict[str, Any]:
-    """What the event of this settlement says."""
+    """Return the meta of the event of a settlement."""
     meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
     match settlement.verdict:
         case RetryAfter(delay, failure):
@@ -162,7 +174,7 @@ def meta_of(settlement: Settlement) -> dict[str, Any]:
 
 
 def completion_meta(settlement: Settlement, verdict: Complete) -> dict[str, Any]:
-    """Return what `meta_of` does for a completion; there are many of them."""
+    """Return the same as `meta_of`, faster, for a completion."""
     meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
     if verdict.gateway_status is not None:
         meta["gateway_http_status"] = verdict.gateway_status
@@ -170,20 +182,20 @@ def completion_meta(settlement: Settlement, verdict: Complete) -> dict[str, Any]
 
 
 def by_kind(settlements: Iterable[Settlement]) -> dict[Kind, list[Settlement]]:
-    """One list for each event row to be written."""
+    """Group settlements by the kind of their event: each group is one row."""
     groups: dict[Kind, list[Settlement]] = {}
     for settlement in settlements:
         groups.setdefault(kind_of(settlement.verdict), []).append(settlement)
     return groups
 
 
-# -- refusals that every store words the same way -------------------------------------------------------------------------
+# -- errors and answers ----------------------------------------------------------------------------------------------------
 def bad_cursor(after: str | None) -> UsageError:
     return UsageError(f"{after!r} is not a cursor; pass the `next` of the page before")
 
 
 def read_cursor(after: str) -> int:
-    """A cursor that is a number; made by us, but passed through anybody's hands."""
+    """Decode a cursor that is a number. Raises `UsageError` for one that no store has made."""
     if not after.isascii() or not after.isdigit() or len(after) > 18:
         raise bad_cursor(after)
     return int(after)
@@ -196,13 +208,13 @@ def not_cancellable(job_id: JobId, state: State) -> Conflict:
 def repeated(
     settlements: Sequence[Settlement], answers: dict[Lease, SettlementStatus]
 ) -> list[SettlementStatus]:
-    """The answers where a lease is settled more than once in one call: the first counts, the others repeat it."""
+    """Return an answer for each settlement. If one call settles a lease twice, the second repeats the first."""
     rest = dict(answers)
     return [rest.pop(s.lease, SettlementStatus.REPEATED) for s in settlements]
 
 
 def lost_failure(*, overran: bool) -> Failure:
-    """Why the lease of a job that a person retries had run out."""
+    """Return why the lease of a job had expired that is retried manually."""
     return Failure.of("EXECUTION_TIMEOUT" if overran else "WORKER_LOST")
 
 
@@ -215,7 +227,7 @@ def no_dead_letter(job_id: JobId) -> Conflict:
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------
-#: The columns that `job_row` reads, but for arguments and result: of a result only where it is kept.
+#: The columns that `job_row` reads, without arguments and result. Of a result only the reference to its artifact is read.
 _LIGHT = (
     "id, task, queue, owner, priority, state, generation, epoch, attempt, max_attempts, crashes, run_at, created_at, queued_at,"
     " started_at, finished_at, last_attempt_at, updated_at, deadline_at, expired_at, leased_by, error_code, error_message,"
@@ -225,57 +237,42 @@ _LIGHT = (
 
 
 def job_columns(contents: bool, *others: str) -> str:
-    """What to select from the view `jobs`; *others* are columns of one store only."""
+    """Return what to select from the view `jobs`. *others* are columns that one store has alone."""
     return "*" if contents else ", ".join([_LIGHT, *others])
 
 
-class Row(Protocol):
-    """A row of either driver: its columns by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
+V = TypeVar("V")
 
 
-Moment = Callable[[Any], datetime]
+def value_of(kind: type[V], row: Row, **given: Any) -> V:
+    """Return a row as a value of the dataclass *kind*: each field that is not *given* is the column of its name."""
+    annotations: Mapping[str, str] = _annotations(cast(Any, kind))
+    for name in annotations.keys() - given.keys():
+        column = row[name]
+        if annotations[name].startswith("datetime"):
+            column = maybe_moment(column)
+        given[name] = str(column) if annotations[name] == "JobId" else column
+    return kind(**given)
 
 
-def maybe(value: Any, moment: Moment) -> datetime | None:
-    return None if value is None else moment(value)
+@cache
+def _annotations(kind: Any) -> dict[str, str]:
+    return {field.name: str(field.type) for field in fields(kind)}
 
 
-def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: datetime | None) -> JobRow:
-    """A row of the view `jobs`."""
+def job_row(row: Row, *, tags: Iterable[str], lease_expires_at: datetime | None) -> JobRow:
+    """Return a row of the view `jobs` as a value."""
     result, artifact = split_result(row["result"])
     failure = read_json(row["last_failure"])
     if failure:
-        failure["at"] = moment(failure["at"])
-    return JobRow(
-        id=JobId(str(row["id"])),
-        task=row["task"],
-        queue=row["queue"],
-        owner=row["owner"],
-        priority=row["priority"],
+        at = failure["at"]  # in JSON a moment of PostgreSQL is text
+        failure["at"] = datetime.fromisoformat(at) if isinstance(at, str) else moment(at)
+    return value_of(
+        JobRow,
+        row,
         state=State(row["state"]),
-        generation=row["generation"],
-        epoch=row["epoch"],
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        crashes=row["crashes"],
-        run_at=moment(row["run_at"]),
-        created_at=moment(row["created_at"]),
-        queued_at=moment(row["queued_at"]),
-        started_at=maybe(row["started_at"], moment),
-        finished_at=maybe(row["finished_at"], moment),
-        last_attempt_at=maybe(row["last_attempt_at"], moment),
-        updated_at=moment(row["updated_at"]),
-        deadline_at=maybe(row["deadline_at"], moment),
-        expired_at=maybe(row["expired_at"], moment),
-        leased_by=row["leased_by"],
         lease_expires_at=lease_expires_at,
-        error_code=row["error_code"],
-        error_message=row["error_message"],
         last_failure=failure,
-        retry_type=row["retry_type"],
-        manual_retry_count=row["manual_retry_count"],
         result=read_json(result),
         artifact=artifact,
         tags=tuple(tags),
@@ -285,82 +282,18 @@ def job_row(row: Row, moment: Moment, *, tags: Iterable[str], lease_expires_at: 
     )
 
 
-def worker_row(
-    row: Row, moment: Moment, queues: Sequence[str] | None, expires_at: datetime | None = None
-) -> WorkerRow:
-    return WorkerRow(
-        name=row["name"],
-        started_at=moment(row["started_at"]),
-        expires_at=expires_at or moment(row["expires_at"]),
-        queues=None if queues is None else tuple(queues),
-        leases=row["leases"],
-        waiting=row["waiting"],
-    )
+def expired_lease(row: Row, lane: Lane) -> Expired:
+    facts = {name: row[name] for name in ("attempt", "max_attempts", "crashes", "max_crashes", "worker")}
+    lease = Lease(JobId(str(row["job_id"])), row["epoch"])
+    return Expired(lease=lease, lane=lane, overran=bool(row["overran"]), **facts)
 
 
-def attempt(row: Row, moment: Moment, job_id: JobId) -> Attempt:
-    return Attempt(
-        job_id=job_id,
-        epoch=row["epoch"],
-        generation=row["generation"],
-        attempt=row["attempt"],
-        worker=row["worker"],
-        started_at=moment(row["started_at"]),
-        ended_at=maybe(row["ended_at"], moment),
-        outcome=row["outcome"],
-        failure=read_failure(row["failure"], row["traceback"]),
-        logs=tuple(read_json(row["logs"]) or ()),
-    )
+def attempt(row: Row, job_id: JobId) -> Attempt:
+    failure = read_failure(row["failure"], row["traceback"])
+    logs = tuple(read_json(row["logs"]) or ())
+    return value_of(Attempt, row, job_id=job_id, failure=failure, logs=logs)
 
 
-def artifact(row: Row, moment: Moment) -> Artifact:
-    return Artifact(
-        job_id=JobId(str(row["job_id"])),
-        epoch=row["epoch"],
-        reference=row["reference"],
-        name=row["name"],
-        bytes=row["bytes"],
-        at=moment(row["at"]),
-    )
-
-
-def dead_letter(row: Row, moment: Moment) -> DeadLetter:
-    return DeadLetter(
-        id=JobId(str(row["id"])),
-        task=row["task"],
-        queue=row["queue"],
-        owner=row["owner"],
-        code=row["code"],
-        message=row["message"],
-        detail=row["detail"],
-        fingerprint=row["fingerprint"],
-        attempts=row["attempts"],
-        at=moment(row["at"]),
-        payload=read_json(row["payload"]),
-    )
-
-
-def dead_letter_group(row: Row, moment: Moment) -> DeadLetterGroup:
-    return DeadLetterGroup(
-        fingerprint=row["fingerprint"],
-        task=row["task"],
-        code=row["code"],
-        message=row["message"],
-        count=row["count"],
-        first_at=moment(row["first_at"]),
-        last_at=moment(row["last_at"]),
-        sample=JobId(str(row["sample"])),
-    )
-
-
-def late_result(row: Row, moment: Moment, job_id: JobId) -> LateResult:
+def late_result(row: Row, job_id: JobId) -> LateResult:
     result, artifact = split_result(row["result"])
-    return LateResult(
-        job_id=job_id,
-        epoch=row["epoch"],
-        at=moment(row["at"]),
-        reason=row["reason"],
-        outcome=row["outcome"],
-        result=read_json(result),
-        artifact=artifact,
-    )
+    return value_of(LateResult, row, job_id=job_id, result=read_json(result), artifact=artifact)

@@ -1,4 +1,4 @@
-"""Connections of other libraries, as users pass them to `connection=`: distinguished without importing the libraries."""
+"""Recognize the connections of other libraries, as users pass them to `connection=`, without importing the libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.errors import UsageError
 
-#: What hands out connections: library → names of its classes, and how one gets a connection from them.
+#: What lends connections: library → names of its classes, and how to get a connection from them.
 _LENDERS = {
     "sqlalchemy": (
         frozenset({"Engine", "AsyncEngine", "sessionmaker", "async_sessionmaker"}),
@@ -24,12 +24,12 @@ _LENDERS = {
 
 
 def is_of(connection: Any, library: str) -> bool:
-    """Return whether its class, or one it is made from (SQLModel's session, a user's own), comes from *library*."""
+    """Return whether the class of *connection*, or a class that it extends, comes from *library*."""
     return any(base.__module__.partition(".")[0] == library for base in type(connection).__mro__)
 
 
 def refuse_lender(connection: Any) -> None:
-    """Raise `UsageError` for an engine or a pool: a job is enqueued in the transaction of one connection."""
+    """Raise `UsageError` if *connection* is an engine or a pool: a job is enqueued in the transaction of one connection."""
     for base in type(connection).__mro__:
         classes, way = _LENDERS.get(base.__module__.partition(".")[0], (frozenset(), ""))
         if base.__name__ in classes:

@@ -1,4 +1,4 @@
-"""Hooks inside a transaction that nobody may be kept waiting for."""
+"""Run async code inside a transaction that must not wait for anything else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 def run_to_end(hook: Awaitable[T]) -> T:
-    """Run a hook where there is no event loop to wait in: it may await its transaction, which never waits, alone."""
+    """Run *hook* to its end without an event loop, and return its answer.
+
+    It may await only its transaction, which never waits. Raise `StoreError` if it awaits anything else.
+    """
     steps: Generator[Any, Any, T] = hook.__await__()
     try:
         steps.send(None)

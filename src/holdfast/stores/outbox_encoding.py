@@ -1,19 +1,20 @@
-"""The shapes that both databases give to messages: columns of new ones, rows as values, and where one stands."""
+"""Encode and decode the rows of messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
 
-from holdfast.domain.outbox import Message, MessageState, NewMessage
-from holdfast.stores.encoding import Moment, Row, from_json, maybe, to_json
+from holdfast.engine.ports import Row
+from holdfast.outbox.model import Message, MessageState, NewMessage
+from holdfast.stores.encoding import from_json, to_json, value_of
 
 
 class Line(IntEnum):
-    """Where a message stands. Only those in line are looked at by who takes; see `take_messages`."""
+    """The state of a message as its row has it. A relay takes messages of the first line only."""
 
     IN_LINE = 0
-    BEHIND = 1  #: an older one of its key keeps it
+    BEHIND = 1  #: an older message of its key has to leave first
     AWAY = 2  #: taken or put off, until *not_before*
     PARKED = 3
     PUBLISHED = 4
@@ -27,29 +28,16 @@ def message_columns(message: NewMessage) -> tuple[str, str, str | None, bytes, s
     return message.id, message.topic, message.key, bytes(message.body), headers
 
 
-def message(row: Row, moment: Moment) -> Message:
-    return Message(
-        number=row["number"],
-        id=row["id"],
-        topic=row["topic"],
-        key=row["key"],
-        body=row["body"],
-        headers=from_json(row["headers"]),
-        state=_STATES.get(row["line"], MessageState.WAITING),
-        tries=row["tries"],
-        unreached=row["unreached"],
-        error=row["error"],
-        created_at=moment(row["created_at"]),
-        not_before=maybe(row["not_before"], moment),
-        settled_at=maybe(row["settled_at"], moment),
-    )
+def message(row: Row) -> Message:
+    state = _STATES.get(row["line"], MessageState.WAITING)
+    return value_of(Message, row, headers=from_json(row["headers"]), state=state)
 
 
 def discarded(message_id: str, topic: str, error: str | None, by: str, reason: str) -> dict[str, str]:
-    """What the event of a discarded message says; *error* is why it was parked."""
+    """Return the meta of the event of a discarded message. *error* is why it was parked."""
     return {"message": message_id, "topic": topic, "error": error or "", "by": by, "reason": reason}
 
 
 def lines_of(state: MessageState) -> Sequence[Line]:
-    """The lines that people know by one word."""
+    """Return the lines whose messages are in this state."""
     return [line for line in Line if _STATES.get(line, MessageState.WAITING) is state]

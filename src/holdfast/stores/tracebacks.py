@@ -1,49 +1,49 @@
 """Which tracebacks a store has already: most failures repeat one that this process has stored, and then write none.
 
-A traceback says every hour that it is in use, and retention leaves those alone that said so within a day. So it cannot
-remove one that another process still counts on, though the two never ask each other.
+Each process records once an hour that a traceback is in use, and retention keeps those that were recorded within a day. So
+retention never removes one that another process still refers to, although the two never communicate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 
-from holdfast.domain.job import Settlement
-from holdfast.domain.tracebacks import Traceback
-from holdfast.domain.verdict import Bury, RetryAfter
-from holdfast.engine.ports import Clock
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.tracebacks import Traceback
+from holdfast.jobs.verdict import Bury, RetryAfter
 
 #: How long a traceback that no attempt refers to is kept.
 KEPT_UNUSED = timedelta(days=1)
-_SAY_AGAIN_SECONDS = 3600.0
-#: How many are remembered; beyond that all are written again, once.
+_RECORD_AGAIN_SECONDS = 3600.0
+#: How many are remembered. When there are more, all are forgotten, and each is written once more.
 _MOST = 4096
 
 
 class StoredTracebacks:
+    """The tracebacks that this process has stored within the last hour."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
 
-    def missing(self, settlements: Sequence[Settlement]) -> list[Traceback]:
-        """Return those that these settlements refer to and that must be written, in the order of their keys."""
+    def missing(self, failed: Iterable[RetryAfter | Bury]) -> list[Traceback]:
+        """Return the tracebacks of these verdicts that must be written, in the order of their keys."""
         now, new = self._clock.monotonic(), dict[str, Traceback]()
-        for settlement in settlements:
-            verdict = settlement.verdict
-            traceback = verdict.failure.traceback if isinstance(verdict, (RetryAfter, Bury)) else None
+        for verdict in failed:
+            traceback = verdict.failure.traceback
             if traceback is not None and self._until.get(traceback.key, 0.0) <= now:
                 new[traceback.key] = traceback
         # One order for all: two writers must not wait for each other.
         return [new[key] for key in sorted(new)]
 
     def remember(self, written: Iterable[Traceback]) -> None:
-        """These are stored now."""
+        """Record that these are stored now."""
         for traceback in written:
             if len(self._until) >= _MOST:
                 self._until.clear()
-            self._until[traceback.key] = self._clock.monotonic() + _SAY_AGAIN_SECONDS
+            self._until[traceback.key] = self._clock.monotonic() + _RECORD_AGAIN_SECONDS
 
     def forget(self) -> None:
-        """Some may have been removed."""
+        """Forget all of them, because some may have been removed."""
         self._until.clear()

@@ -1,10 +1,11 @@
-"""The testing kit: your tasks on the real engine, in memory, with a clock that moves only when told.
+"""The testing kit: your tasks on the real engine, in memory, on a clock that only you advance.
 
 with app_in_memory(app) as app: …     no database, a manual clock
-await drain(app, advance=True)        run what is due to its end, jumping over every wait
-assert_completed(app, send, args=…)   look at what became of it
+await drain(app, advance=True)        run all jobs to their end, skipping every wait
+assert_completed(app, send, args=…)   check the outcome
 
-Nothing is imported before it is asked for: the pytest plug-in loads in every run, also in those without Holdfast.
+Names are imported on first use, because the pytest plug-in loads in every run, also in those without
+Holdfast.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.testing.draining import Drained, drain, drain_sync
     from holdfast.testing.in_memory import app_in_memory
 
-_HOMES = {
+_MODULES = {
     "Drained": "holdfast.testing.draining",
     "ManualClock": "holdfast.testing.clock",
     "MemoryStore": "holdfast.stores.memory",
@@ -45,6 +46,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""`ManualClock`: time that moves only when told."""
+"""`ManualClock`: a clock that moves only when a test advances it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import heapq
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from holdfast.domain.duration import Duration, duration
 from holdfast.errors import UsageError
+from holdfast.values.duration import Duration, duration
 
-#: Where a clock begins when the test does not say: always the same, so that a test is the same every day.
+#: The default start: always the same, so that a test behaves the same every day.
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """A `Clock` for tests. `advance("1m")` moves wall-clock and monotonic time and wakes who slept that long."""
+    """A `Clock` for tests.
+
+    `advance("1m")` moves wall-clock and monotonic time and wakes the sleepers that are due.
+    """
 
     def __init__(self, start: datetime = START) -> None:
         if start.tzinfo is None:
@@ -30,14 +33,14 @@ class ManualClock:
         return self._start + self._passed
 
     def monotonic(self) -> float:
-        # Not from zero: a store may take a zero to mean "never".
+        # Not from zero, because a store may use zero for "never".
         return 1000.0 + self._passed.total_seconds()
 
     def boot_id(self) -> str:
         return "manual"
 
     async def sleep(self, seconds: float) -> None:
-        """Until somebody has moved the clock this far."""
+        """Wait until the clock has been advanced by *seconds*."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -47,13 +50,16 @@ class ManualClock:
         await woken
 
     def advance(self, by: Duration) -> datetime:
-        """Move on; the time it is then. Sleepers whose time has come go on when the caller next awaits."""
+        """Move the clock and return the new time.
+
+        Sleepers that are due continue when the caller next awaits.
+        """
         self._passed += duration(by)
         while self._sleepers and self._sleepers[0][0] <= self._passed:
             _, _, woken = heapq.heappop(self._sleepers)
             try:  # from any thread: a test without a loop may move the clock of an app that has one
                 woken.get_loop().call_soon_threadsafe(_wake, woken)
-            except RuntimeError:  # that loop is closed: nobody sleeps there any more
+            except RuntimeError:  # that loop is closed, and its sleepers with it
                 continue
         return self.now()
 

@@ -1,7 +1,8 @@
-"""`drain`: everything that is due, run to its end by a real worker in the running event loop.
+"""`drain`: run all due jobs to their end with a real worker in the running event loop.
 
-A drain is a row of rounds. In a round the duties run once (promote, reclaim, deadlines), then a worker claims, runs
-and settles until nothing is left in line. On a `ManualClock`, *advance* jumps to the next job's time between rounds.
+A drain works in rounds. In each round, promotion, reclaim and deadlines run once; then a worker claims, runs
+and settles until no due job is left. On a `ManualClock`, *advance* jumps to the next job's time between
+rounds.
 """
 
 from __future__ import annotations
@@ -14,31 +15,33 @@ from datetime import timedelta
 from typing import Any, cast
 
 from holdfast.app import Holdfast
-from holdfast.domain.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
-from holdfast.domain.judgements import outcome_of
-from holdfast.domain.moves import State
-from holdfast.domain.verdict import Complete
 from holdfast.engine.context import Job
 from holdfast.engine.engine import Engine
-from holdfast.engine.ports import SettlementStatus, Store, Threads
+from holdfast.engine.ports import SettlementStatus, Store
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import UsageError
+from holdfast.jobs.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
+from holdfast.jobs.judgements import outcome_of
+from holdfast.jobs.machine import Threads
+from holdfast.jobs.moves import State
+from holdfast.jobs.verdict import Complete
 from holdfast.testing.clock import ManualClock
 from holdfast.wiring import thread_pool
 from holdfast.worker.attempts import Middleware
 from holdfast.worker.worker import Worker
 
-#: A worker on a manual clock lives as long as its drain, however far the clock is moved meanwhile.
+#: The session of a worker on a manual clock never expires, however far the clock is moved.
 _ALWAYS = timedelta(days=36_500)
-#: How often a drain looks whether its handlers wait for each other, in real seconds, and how often in a row it must see it.
-LOOK_EVERY, LOOKS = 0.05, 5
+#: How often a drain checks whether its handlers wait for each other, in real seconds, and how many checks in
+#: a row must agree.
+CHECK_EVERY, CHECKS = 0.05, 5
 
 
 @dataclass(slots=True)
 class Drained:
-    """What one drain did."""
+    """The counts of one drain."""
 
-    attempts: int = 0  #: how often a handler was called
+    attempts: int = 0  #: how many times a handler was called
     completed: int = 0
     retried: int = 0  #: failed attempts that will be tried again
     failed: int = 0  #: jobs that ended as a dead letter
@@ -46,7 +49,7 @@ class Drained:
     released: int = 0
     timed_out: int = 0  #: jobs whose deadline had passed before they ran
     reclaimed: int = 0  #: leases of lost workers that were reclaimed
-    late: int = 0  #: answers that came after the job had ended by deadline or by a person
+    late: int = 0  #: outcomes that came after a deadline or a person had ended the job
     errors: list[BaseException] = field(default_factory=list)  #: what the handlers raised, oldest first
 
 
@@ -58,49 +61,69 @@ async def drain(
     concurrency: int = 1,
     queues: Sequence[str] | None = None,
 ) -> Drained:
-    """Run all due jobs to their end, one after the other unless *concurrency* says otherwise.
+    """Run all due jobs to their end, and return what was done.
 
-    *advance* also runs what is due later, retries and delayed jobs alike, by moving the app's `ManualClock` to each
-    job's time. More than *limit* attempts is a `UsageError`: something enqueues itself or is retried for ever.
+    Args:
+        app: The app whose jobs to run.
+        advance: Also run jobs that are due later, such as retries, by moving the app's `ManualClock` to their
+            time.
+        limit: The most attempts.
+        concurrency: How many jobs run at once.
+        queues: The queues to run. `None` runs all.
+
+    Raises:
+        UsageError: More than *limit* attempts are needed, for example because a job enqueues itself. Also if
+            *advance* is given without a `ManualClock`, or the running jobs wait for queued ones.
     """
-    base = await app.engine()
+    declared, base = app.runtime.declared, await app.runtime.engine()
     clock = base.clock
     if advance and not isinstance(clock, ManualClock):
         raise UsageError("advance=True needs a ManualClock; use app_in_memory(app, clock=ManualClock())")
-    watched = _WatchedStore(base.store, limit, still=isinstance(clock, ManualClock))
-    given = base.artifact_store.artifacts, base.admission, base.observers
+    watched = _WatchedStore(base.store, limit, manual_clock=isinstance(clock, ManualClock))
+    collaborators = base.artifact_store.artifacts, base.admission, base.observers
     engine = Engine(
-        cast(Store, watched), base.tasks, base.settings, clock, base.rng, base.ids, *given, codes=base.codes
+        cast(Store, watched),
+        base.tasks,
+        base.settings,
+        clock,
+        base.rng,
+        base.ids,
+        *collaborators,
+        codes=base.codes,
     )
     done = watched.done
     async with AsyncExitStack() as stack:
-        resources = await stack.enter_async_context(app._lifespan()) if app._lifespan else None
+        resources = (
+            await stack.enter_async_context(app.runtime.declared.lifespan())
+            if app.runtime.declared.lifespan
+            else None
+        )
         pool = thread_pool(concurrency + 4)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        threads: Threads = _NoThreads() if watched.still else app._threads
+        threads: Threads = _NoThreads() if watched.manual_clock else app.runtime.threads
 
-        def hire() -> Worker:
+        def new_worker() -> Worker:
             return Worker(
                 engine,
                 threads,
                 pool,
                 queues=queues,
                 concurrency=concurrency,
-                middleware=[_keep_errors(done.errors), *app._middleware],
+                middleware=[_keep_errors(done.errors), *declared.middleware],
                 resources=resources,
-                cold_start=None,  # a job that is given back would find no process the next time either
+                cold_start=None,  # a released job would find no child process the next time either
             )
 
         while True:
             ahead = await engine.store.promote(BATCH)
-            done.reclaimed += await engine.reclaim()
-            done.timed_out += await engine.time_out()
+            done.reclaimed += await engine.recovery.reclaim()
+            done.timed_out += await engine.recovery.time_out()
             if await _anything_due(engine, queues):
-                if await watched.round(hire()):
+                if await watched.round(new_worker()):
                     continue
                 if watched.left == 0:
                     raise UsageError(
-                        f"drain ran {limit} attempts and there is more; does a job enqueue itself? Else give a higher limit="
+                        f"drain ran {limit} attempts and jobs are left; does a job enqueue itself? Else give a higher limit="
                     )
             if not advance or ahead is None:
                 return done
@@ -109,22 +132,22 @@ async def drain(
 
 
 def drain_sync(app: Holdfast, **options: Any) -> Drained:
-    """`drain` for a test without an event loop."""
+    """Run `drain` in a test without an event loop. Takes and returns what `drain` does."""
 
     async def run() -> Drained:
         try:
             return await drain(app, **options)
         finally:
-            await app.close()  # it was opened for this loop, which ends here
+            await app.close()  # it was opened in this loop, which ends here
 
     return asyncio.run(run())
 
 
 async def _anything_due(engine: Engine, queues: Sequence[str] | None) -> bool:
-    where = JobFilter(states=(State.QUEUED,), tasks=tuple(engine.tasks), queues=tuple(queues or ()))
+    filter_ = JobFilter(states=(State.QUEUED,), tasks=tuple(engine.tasks), queues=tuple(queues or ()))
     after: str | None = None
     while True:
-        page = await engine.store.jobs(where, after=after, limit=BATCH)
+        page = await engine.store.queries.jobs(filter_, after=after, limit=BATCH)
         if any(row.run_at <= engine.clock.now() for row in page.rows):
             return True
         if page.next is None:
@@ -144,10 +167,10 @@ def _keep_errors(errors: list[BaseException]) -> Middleware:
 
 
 class _WatchedStore:
-    """The app's own store. It counts what passes, and sends the worker home when nothing is left to do."""
+    """The app's own store, which also counts what is done and stops the worker when nothing is left to do."""
 
-    def __init__(self, store: Store, limit: int, *, still: bool) -> None:
-        self._store, self.left, self.still = store, limit, still
+    def __init__(self, store: Store, limit: int, *, manual_clock: bool) -> None:
+        self._store, self.left, self.manual_clock = store, limit, manual_clock
         self.done = Drained()
         self._worker: Worker | None = None
         self._session: Session | None = None
@@ -157,9 +180,9 @@ class _WatchedStore:
         return getattr(self._store, name)
 
     async def round(self, worker: Worker) -> int:
-        """Let *worker* work until nothing is in line; how many attempts it began."""
+        """Run *worker* until no due job is left, and return how many attempts it started."""
         before, self._worker = self.left, worker
-        watching = asyncio.create_task(self._end_deadlock(worker)) if self.still else None
+        watching = asyncio.create_task(self._end_deadlock(worker)) if self.manual_clock else None
         try:
             await worker.run()
         finally:
@@ -170,23 +193,23 @@ class _WatchedStore:
         return before - self.left
 
     async def _end_deadlock(self, worker: Worker) -> None:
-        """Send the worker home when its handlers wait for jobs that only this worker could run, and hold all of its slots."""
-        looks, waiting = 0, worker.awaited()
-        while looks < LOOKS:
-            await asyncio.sleep(LOOK_EVERY)
+        """Stop the worker if its handlers hold all slots and wait for jobs that only it could run."""
+        checks, waiting = 0, worker.awaited()
+        while checks < CHECKS:
+            await asyncio.sleep(CHECK_EVERY)
             waiting = worker.awaited()
-            looks = looks + 1 if waiting else 0
+            checks = checks + 1 if waiting else 0
         self._deadlock = UsageError(
-            f"drain runs {len(waiting)} at a time, and all of them wait for queued jobs ({waiting[0]}), so none can"
-            f" start; give it room: drain(app, concurrency={len(waiting) + 1})"
+            f"drain runs {len(waiting)} at a time, and all of them wait for queued jobs ({waiting[0]}), which cannot"
+            f" start; use drain(app, concurrency={len(waiting) + 1})"
         )
         worker.stop()
-        worker.stop()  # at once
+        worker.stop()  # the second call ends the grace at once
 
     async def open_session(
         self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
     ) -> Session:
-        self._session = await self._store.open_session(worker, _ALWAYS if self.still else ttl, queues)
+        self._session = await self._store.open_session(worker, _ALWAYS if self.manual_clock else ttl, queues)
         return self._session
 
     async def claim(
@@ -199,7 +222,7 @@ class _WatchedStore:
         return claimed
 
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        """The worker found nothing to claim: either its own attempts are on their way, or this round is over."""
+        """Wait while the worker's own attempts are running. If there are none, end the round."""
         assert self._session is not None
         assert self._worker is not None
         if await self._store.held(self._session):
@@ -226,7 +249,7 @@ class _WatchedStore:
 
 
 class _NoThreads:
-    """On a manual clock no heartbeat is needed: the session does not end by itself."""
+    """Starts no heartbeat thread: on a manual clock the session does not expire."""
 
     def start(self, name: str, run: Callable[[], None]) -> Callable[[float | None], None]:
         return lambda timeout: None

@@ -1,4 +1,4 @@
-"""An existing app, in memory for the length of a test."""
+"""Run an existing app in memory for the duration of a test."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.app import Holdfast
-from holdfast.engine.ports import Clock
+from holdfast.jobs.machine import Clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 
 
 @contextmanager
 def app_in_memory(app: Holdfast, *, clock: Clock | None = None) -> Iterator[Holdfast]:
-    """Inside the block *app* has an empty memory store and this *clock* (a new `ManualClock` if none is given).
+    """Give *app* an empty memory store and this *clock* inside the block.
 
-    Tasks, hooks, middleware and settings are the app's own. Afterwards it has the store it had before.
+    Without a *clock* it gets a new `ManualClock`.
+    Tasks, hooks, middleware and settings stay the app's own. After the block it has its former store again.
     """
     clock = clock or ManualClock()
-    with app.replaced(store=MemoryStore(clock), clock=clock):
+    with app.runtime.replaced(store=MemoryStore(clock), clock=clock):
         yield app

@@ -1,4 +1,7 @@
-"""The pytest plug-in. It loads in every run where Holdfast is installed, so it imports only what a test asks for."""
+"""The pytest plug-in.
+
+It loads in every run where Holdfast is installed, so it imports only what a test uses.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_clock() -> ManualClock:
-    """A clock that moves only when told: `holdfast_clock.advance("1m")`."""
+    """A clock that moves only when the test advances it: `holdfast_clock.advance("1m")`."""
     from holdfast.testing.clock import ManualClock
 
     return ManualClock()
@@ -22,7 +25,7 @@ def holdfast_clock() -> ManualClock:
 
 @pytest.fixture
 def holdfast_memory(holdfast_clock: ManualClock) -> Iterator[Callable[[Holdfast], Holdfast]]:
-    """Give it your app, and for this test the app is in memory, on `holdfast_clock`: `holdfast_memory(app)`."""
+    """A function that puts an app in memory for this test, on `holdfast_clock`: `holdfast_memory(app)`."""
     from contextlib import ExitStack
 
     from holdfast.testing.in_memory import app_in_memory

@@ -1,7 +1,7 @@
-"""OpenTelemetry: the caller's trace travels with the job, and every attempt is a span that links to it.
+"""OpenTelemetry tracing: a job carries the caller's trace, and every attempt is a span that links to it.
 
-Needs `opentelemetry-api` alone; where spans go is the application's matter, as always. Nothing here is imported by an app that
-does not ask for it.
+This needs only `opentelemetry-api`; the application configures the exporter. It is imported only by apps that
+use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ __all__ = ["instrument"]
 
 
 def instrument(app: Holdfast, tracer_provider: Any = None) -> None:
-    """Trace the jobs of *app* from now on. The setting `tracing` does the same, with the global provider."""
+    """Trace the jobs of *app* from now on. The setting `tracing` does the same with the global provider.
+
+    Raises:
+        UsageError: `opentelemetry-api` is not installed.
+    """
     try:
         from holdfast.tracing.spans import Spans
     except ModuleNotFoundError as error:
@@ -25,5 +29,5 @@ def instrument(app: Holdfast, tracer_provider: Any = None) -> None:
             raise
         raise UsageError("tracing needs opentelemetry-api; pip install 'holdfast[otel]'") from None
     spans = Spans(tracer_provider)
-    app.current_trace = spans.current
+    app.runtime.current_trace = spans.current
     app.middleware(spans.around)

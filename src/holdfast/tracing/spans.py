@@ -1,9 +1,9 @@
-"""A span for every attempt, by the conventions for messaging: `process mail`, linked and not a child.
+"""A span for every attempt, by the conventions for messaging: named `process mail`, linked and not a child.
 
-A job may run hours after it was enqueued, and several times: as a child of the caller's span it would stretch that trace
-over all of it. So each attempt begins a trace of its own, with a link to the caller's span and, from the second one on, to
-the attempt before. Where that one's span is to be found is kept in its log, which failed attempts have anyway; an attempt
-whose worker was lost has left none.
+A job may run hours after it was enqueued, and several times. As a child of the caller's span it would stretch
+that trace over all of this. So each attempt begins its own trace, with a link to the caller's span and, from
+the second attempt on, to the attempt before. The context of that span is stored in the attempt's log, which
+failed attempts have anyway. An attempt whose worker was lost leaves none.
 """
 
 from __future__ import annotations
@@ -19,27 +19,32 @@ from holdfast import __version__
 from holdfast.engine.context import Job
 from holdfast.errors import DependencyHeld, Snooze, StoreError
 
-#: How the line begins that says where an attempt's span is.
-SAID = "traced"
-#: Raised by handlers that want to go on later: nothing has failed.
+#: The first word of the log line that holds the context of an attempt's span.
+LOG_EVENT = "traced"
+#: Raised by handlers that want to continue later: nothing has failed.
 _NOT_FAILURES = (DependencyHeld, Snooze)
 
 
 class Spans:
+    """Creates the spans of attempts with *provider*, by default the global one."""
+
     def __init__(self, provider: Any = None) -> None:
         self._tracer = trace.get_tracer("holdfast", __version__, tracer_provider=provider)
 
     def current(self) -> str | None:
-        """The W3C traceparent of the span that the caller is in, if it is in one."""
-        return written(trace.get_current_span().get_span_context())
+        """Return the W3C traceparent of the current span, if there is one."""
+        return format_traceparent(trace.get_current_span().get_span_context())
 
     async def around(self, job: Job, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The middleware: nothing of the arguments, the result or the words of an error becomes an attribute."""
+        """Run an attempt in a span. This is a middleware.
+
+        No part of the arguments, of the result or of an error's text becomes an attribute.
+        """
         with self._tracer.start_as_current_span(
             f"process {job.queue}",
             context=Context(),
             kind=SpanKind.CONSUMER,
-            links=[Link(context) for context in await _before(job)],
+            links=[Link(context) for context in await _linked_spans(job)],
             attributes={
                 "messaging.system": "holdfast",
                 "messaging.operation.name": "process",
@@ -60,36 +65,42 @@ class Spans:
             except BaseException as error:
                 span.set_attribute("error.type", type(error).__qualname__)
                 span.set_status(Status(StatusCode.ERROR))
-                place = written(span.get_span_context())
-                if place is not None:
-                    job.log(SAID, traceparent=place)
+                traceparent = format_traceparent(span.get_span_context())
+                if traceparent is not None:
+                    job.log(LOG_EVENT, traceparent=traceparent)
                 raise
 
 
-async def _before(job: Job) -> list[SpanContext]:
-    """The spans that led to this one: the caller's, and the last attempt's that is known."""
-    found = [read(job.trace)]
+async def _linked_spans(job: Job) -> list[SpanContext]:
+    """Return the spans to link to: the caller's, and that of the last attempt that recorded one."""
+    contexts = [parse_traceparent(job.trace)]
     if job.attempt > 1:
         try:
-            found.append(_last(line for attempt in await job.attempts() for line in attempt.logs))
+            contexts.append(_last_logged(line for attempt in await job.attempts() for line in attempt.logs))
         except StoreError:
-            pass  # a link less, and the handler runs
-    return [context for context in found if context is not None]
+            pass  # the handler runs all the same, with one link less
+    return [context for context in contexts if context is not None]
 
 
-def _last(lines: Any) -> SpanContext | None:
-    places = [line.rpartition("traceparent=")[2] for line in lines if f" {SAID} traceparent=" in line]
-    return read(places[-1]) if places else None
+def _last_logged(lines: Any) -> SpanContext | None:
+    traceparents = [
+        line.rpartition("traceparent=")[2] for line in lines if f" {LOG_EVENT} traceparent=" in line
+    ]
+    return parse_traceparent(traceparents[-1]) if traceparents else None
 
 
-def written(context: SpanContext) -> str | None:
+def format_traceparent(context: SpanContext) -> str | None:
+    """Return *context* as a W3C traceparent, or None if it is not valid."""
     if not context.is_valid:
         return None
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
-def read(traceparent: str | None) -> SpanContext | None:
-    """What was stored, or None: it may have come through anybody's hands."""
+def parse_traceparent(traceparent: str | None) -> SpanContext | None:
+    """Return the span context of a W3C *traceparent*, or None if it is not valid.
+
+    Callers may send any text.
+    """
     parts = (traceparent or "").split("-")
     if len(parts) < 4 or [len(part) for part in parts[:4]] != [2, 32, 16, 2]:
         return None

@@ -1,1 +1,1 @@
-"""Telling others what happened: signed messages to their addresses, sent by the engine's own jobs."""
+"""Webhooks: signed messages about events, sent to subscribed URLs by internal jobs."""

@@ -1,4 +1,4 @@
-"""What others are told of an event: its envelope as JSON, with what may not be read hidden."""
+"""The JSON body of a webhook message: a CloudEvent with its secrets redacted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.cloudevent import Subject, of_event
-from holdfast.domain.job import Event
+from holdfast.engine.cloudevent import Subject, of_event
+from holdfast.jobs.job import Event
 from holdfast.redaction import redacted
 
 
-def enveloped(event: Event, subject: Subject) -> bytes:
-    return written(of_event(replace(event, meta=redacted(None, event.meta)), subject))
+def event_body(event: Event, subject: Subject) -> bytes:
+    """Return the body of the message about *event*, redacted."""
+    return encode_envelope(of_event(replace(event, meta=redacted(None, event.meta)), subject))
 
 
-def written(envelope: dict[str, Any]) -> bytes:
+def encode_envelope(envelope: dict[str, Any]) -> bytes:
+    """Return an envelope as JSON."""
     return msgspec.json.encode(envelope, enc_hook=str)

@@ -1,4 +1,4 @@
-"""The secrets of webhooks are made, not stored.
+"""The secrets of webhooks, which are derived and not stored.
 
 ```text
   key of the app ──┐
@@ -6,9 +6,10 @@
   salt (stored) ───┘
 ```
 
-The database holds a random salt for each secret. A copy of it signs nothing without the key of the app: the setting
-`secret`, else a file beside a SQLite database. A check value, stored with the salt, tells the right key from another one,
-so that a process with a wrong key sends nothing instead of messages that no receiver accepts.
+The database holds a random salt for each secret. A copy of the database signs nothing without the key of the
+app: the setting `secret`, or else a file beside a SQLite database. A check value is stored with the salt. It
+identifies the right key, so that a process with a wrong key sends nothing instead of messages that no
+receiver accepts.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 
-from holdfast.domain.webhook import Seed, Webhook
 from holdfast.errors import Conflict
+from holdfast.webhooks.model import Seed, Webhook
 from holdfast.webhooks.signature import PREFIX, write_secret
 
 _CHECK_DIGITS = 16
 
 
 class UnknownSecret(Conflict):
-    """No key of this process made the secret of a webhook."""
+    """The secret of a webhook was derived from a key that this process does not have."""
 
     def __init__(self, webhook_id: str) -> None:
         super().__init__(
@@ -37,24 +38,24 @@ class UnknownSecret(Conflict):
 
 
 def make_seed(webhook_id: str, salt: bytes, keys: Sequence[bytes]) -> Seed:
-    """Return what is stored of a new secret, made with the first of *keys*."""
+    """Return the salt and check value to store for a new secret, derived from the first of *keys*."""
     secret = _secret(webhook_id, salt.hex(), keys[0])
     return Seed(salt.hex(), _check(secret))
 
 
-def current(webhook: Webhook, now: datetime) -> Webhook:
-    """Return *webhook* without the seeds whose time is over."""
+def without_expired_seeds(webhook: Webhook, now: datetime) -> Webhook:
+    """Return *webhook* without its expired seeds."""
     seeds = tuple(seed for seed in webhook.seeds if seed.until is None or seed.until > now)
     return webhook if seeds == webhook.seeds else replace(webhook, seeds=seeds)
 
 
-def revealed(webhook: Webhook, keys: Sequence[bytes]) -> Webhook:
-    """Return *webhook* with its secrets. Raises `UnknownSecret` when none of *keys* made one of them."""
+def with_secrets(webhook: Webhook, keys: Sequence[bytes]) -> Webhook:
+    """Return *webhook* with its secrets. Raise `UnknownSecret` if one was not derived from any of *keys*."""
     return replace(webhook, secrets=tuple(_reveal(webhook.id, seed, keys) for seed in webhook.seeds))
 
 
-def known(webhook: Webhook, keys: Sequence[bytes]) -> Webhook:
-    """Return *webhook* with only those seeds whose secrets one of *keys* has made."""
+def with_known_seeds(webhook: Webhook, keys: Sequence[bytes]) -> Webhook:
+    """Return *webhook* with only those seeds whose secrets were derived from one of *keys*."""
     made = [seed for seed in webhook.seeds if _made_with(webhook.id, seed, keys) is not None]
     return replace(webhook, seeds=tuple(made))
 
@@ -67,7 +68,7 @@ def _reveal(webhook_id: str, seed: Seed, keys: Sequence[bytes]) -> str:
 
 
 def _made_with(webhook_id: str, seed: Seed, keys: Sequence[bytes]) -> str | None:
-    if seed.salt.startswith(PREFIX):  # stored as it is by an older version; a rotation replaces it
+    if seed.salt.startswith(PREFIX):  # an older version stored the secret itself; a rotation replaces it
         return seed.salt
     made = (_secret(webhook_id, seed.salt, key) for key in keys)
     return next((secret for secret in made if hmac.compare_digest(_check(secret), seed.check)), None)

@@ -1,4 +1,4 @@
-"""Signatures by Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`, with secrets that begin with `whsec_`. Pure."""
+"""Signatures by Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`, with `whsec_…` secrets."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ _LONGEST_ID = 256
 
 
 def write_secret(random: bytes) -> str:
+    """Return random bytes as the text of a secret."""
     return PREFIX + base64.b64encode(random).decode()
 
 
 def read_secret(secret: str) -> bytes:
+    """Return the key of a secret. Raise `UsageError` if the text is not a secret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not secret.startswith(PREFIX) or not 24 <= len(key) <= 64:
-        raise UsageError(f"this is not a secret of a webhook; it is {PREFIX} and 24 to 64 bytes as base64")
+        raise UsageError(f"this is not a webhook secret; it must be {PREFIX} and 24 to 64 bytes as base64")
     return key
 
 
 def sign(secrets: Sequence[str], message_id: str, at: datetime, body: bytes) -> dict[str, str]:
-    """The three headers; during a rotation the message is signed with each secret."""
+    """Return the three signature headers. During a rotation the message is signed with each secret."""
     timestamp = str(int(at.timestamp()))
     signatures = [_signature(read_secret(secret), message_id, timestamp, body) for secret in secrets]
     return {
@@ -51,8 +53,13 @@ def verify(
     now: datetime,
     tolerance: timedelta = TOLERANCE,
 ) -> str:
-    """The id of a message that was signed with one of these *secrets*, not longer ago than *tolerance*; else
-    `BadSignature`. *headers* are looked up by lower-case names."""
+    """Return the id of a message that was signed with one of *secrets* at most *tolerance* ago.
+
+    *headers* must have lower-case names.
+
+    Raises:
+        BadSignature: A header is missing or wrong, the message is too old, or no signature is right.
+    """
     message_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     given = headers.get("webhook-signature", "").split(" ")
@@ -62,13 +69,13 @@ def verify(
         raise BadSignature("webhook-id or webhook-timestamp is not one of Standard Webhooks")
     if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
         raise BadSignature("webhook-timestamp is too old or too far ahead; check the clock of the sender")
-    wanted = [_signature(read_secret(secret), message_id, timestamp, body).encode() for secret in secrets]
-    found = False
+    expected = [_signature(read_secret(secret), message_id, timestamp, body).encode() for secret in secrets]
+    is_valid = False
     for signature in given[:_MOST_SIGNATURES]:
         version, _, value = signature.partition(",")
-        for right in wanted:  # all are compared, each in constant time
-            found |= version == "v1" and hmac.compare_digest(right, value.encode(errors="replace"))
-    if not found:
+        for correct in expected:  # every pair is compared, each in constant time
+            is_valid |= version == "v1" and hmac.compare_digest(correct, value.encode(errors="replace"))
+    if not is_valid:
         raise BadSignature("no signature fits; check the secret, and that the body is signed byte for byte")
     return message_id
 

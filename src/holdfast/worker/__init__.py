@@ -1,1 +1,1 @@
-"""The worker process: claim, execute, settle, and never keep a job it cannot answer for."""
+"""The worker process: claim jobs, run them and settle them."""

@@ -1,4 +1,7 @@
-"""One attempt of one job: decode, call, and turn whatever comes out into a verdict. Nothing escapes."""
+"""One attempt of one job: decode its arguments, call the handler, and turn the outcome into a verdict.
+
+No exception of a handler escapes.
+"""
 
 from __future__ import annotations
 
@@ -12,80 +15,83 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from holdfast.domain.duration import duration
-from holdfast.domain.guard import CallPermit
-from holdfast.domain.job import Claimed
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, Verdict
-from holdfast.domain.wait_reasons import WaitReason
+from holdfast.diagnosis.wait_reasons import WaitReason
 from holdfast.engine.context import Job, run_as
 from holdfast.engine.engine import Engine
-from holdfast.engine.payload import UnreadablePayload, decode_any, encode, size
 from holdfast.engine.redacted_failure import presentable
-from holdfast.engine.tasks import Task
 from holdfast.engine.tracebacks import traced
 from holdfast.errors import DependencyHeld, LeaseLost, PayloadError, Snooze
-from holdfast.logs import Log
+from holdfast.jobs.job import Claimed
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, Verdict
+from holdfast.logging import Log
+from holdfast.resilience.guard import CallPermit
+from holdfast.tasks.payload import UnreadablePayload, decode_any, encode, size
+from holdfast.tasks.task import Task
+from holdfast.values.duration import duration
 from holdfast.worker.processes import ChildNotReady, ProcessPool
 
-#: A middleware wraps every attempt: it is given the job and the way on, and returns what the way on returned.
+#: A middleware wraps every attempt. It receives the job and a function that continues, and returns that
+#: function's result.
 Middleware = Callable[[Job, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 log = Log("holdfast.worker")
 
-_NOTHING = Complete("null")
-#: When a job is tried again whose process was not ready yet.
+_NO_RESULT = Complete("null")
+#: How long a job waits whose child process was not ready in time.
 AGAIN_SOON = timedelta(seconds=1)
 
 
 class _TooLarge(NamedTuple):
-    """A result that is not for the row: it must be put elsewhere first."""
+    """A result that is too large for the job's row and must be stored as an artifact first."""
 
     text: str
 
 
 class RunningAttempt:
-    """An attempt under way, and the ways to end it from outside."""
+    """An attempt that is running, and the means to end it from outside."""
 
     __slots__ = (
         "begun",
         "child",
         "claimed",
         "end_reason",
-        "given",
         "job",
         "kill",
         "leftover",
+        "permit",
         "started",
         "task",
     )
 
-    def __init__(self, claimed: Claimed, job: Job, started: float, given: CallPermit | None = None) -> None:
+    def __init__(self, claimed: Claimed, job: Job, started: float, permit: CallPermit | None = None) -> None:
         self.claimed, self.job, self.started = claimed, job, started
-        self.given = given  #: leave to call its dependency
+        self.permit = permit  #: the permit to call its dependency
         self.task: asyncio.Task[Any] | None = None
         self.begun = False  #: a task cancelled before its first step would never run, and never clean up
-        self.child: Any = None  #: the child process that is ready for it
+        self.child: Any = None  #: the child process that is ready to run its handler
         self.kill: Callable[[], None] | None = None  #: ends a child process
-        self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which nobody can stop
+        self.leftover: asyncio.Future[Any] | None = None  #: the thread it runs in, which cannot be stopped
         self.end_reason: str | None = None  #: why it is being ended: timeout, shutdown, lost
 
     def end(self, reason: str) -> None:
+        """Cancel the attempt because of *reason*. Only the first reason counts."""
         if self.end_reason is not None:
             return
         self.end_reason = reason
-        self.job.cancelled = True  # a thread can only be told
+        self.job.cancelled = True  # a handler in a thread cannot be stopped: it must check this flag
         if self.kill is not None:
             self.kill()
-        self.insist()
+        self.cancel()
 
-    def insist(self) -> None:
+    def cancel(self) -> None:
+        """Cancel the asyncio task, again if the handler swallowed an earlier cancellation."""
         if self.task is not None and self.begun:
             self.task.cancel()
 
 
 class Executors:
-    """The three ways to run a handler."""
+    """Runs handlers in the event loop, in threads and in child processes, inside the middleware."""
 
     def __init__(
         self,
@@ -101,7 +107,11 @@ class Executors:
         self._pid = os.getpid()
 
     async def attempt(self, running: RunningAttempt) -> Verdict | None:
-        """Run the handler; None when the attempt was taken away and nothing may be written."""
+        """Run the handler and return its verdict.
+
+        Return None if nothing may be written: the lease was lost, or the handler's own transaction completed
+        the job.
+        """
         if running.end_reason is not None:  # ended before it began
             return None if running.end_reason == "lost" else Release()
         claimed = running.claimed
@@ -129,10 +139,11 @@ class Executors:
                 result = await task.function(*args, **kwargs)
             else:
                 result = await self._call(task, running, args, kwargs)
-            end = _NOTHING if result is None else self._completed(task, result)
-            if isinstance(end, _TooLarge):
-                end = Complete(await self._engine.artifact_store.keep_result(claimed.lease, end.text))
-            verdict: Verdict = end
+            completed = _NO_RESULT if result is None else self._completed(task, result)
+            if isinstance(completed, _TooLarge):
+                kept = await self._engine.artifact_store.keep_result(claimed.lease, completed.text)
+                completed = Complete(kept)
+            verdict: Verdict = completed
         except asyncio.CancelledError as error:
             verdict = self._ended(running, error)
         except BaseException as error:
@@ -141,8 +152,8 @@ class Executors:
             if timer is not None:
                 timer.cancel()
             if os.getpid() != self._pid:
-                os._exit(0)  # the handler forked and its child came back: it is no worker
-            if running.child is not None:  # nobody asked it to run anything
+                os._exit(0)  # the handler forked and its child returned here: it is no worker
+            if running.child is not None:  # it was not called
                 self._processes.give(running.child)
         if running.job.completed or running.end_reason == "lost":
             return None
@@ -164,7 +175,7 @@ class Executors:
     async def _call(
         self, task: Task[Any, Any], running: RunningAttempt, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """Through the middleware, in the executor that the task asks for."""
+        """Run the handler inside the middleware, in the executor that its task names."""
 
         async def run() -> Any:
             if task.policy.execute == "process":
@@ -188,14 +199,12 @@ class Executors:
     def _in_thread(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except (
-            StopIteration,
-            GeneratorExit,
-        ) as error:  # these mean something else to the task that awaits the thread
+        # The asyncio task that awaits the thread would give these another meaning.
+        except (StopIteration, GeneratorExit) as error:
             raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         finally:
             if os.getpid() != self._pid:
-                os._exit(0)  # the handler forked and its child came back: it is no worker
+                os._exit(0)  # the handler forked and its child returned here: it is no worker
 
     def _arguments(self, task: Task[Any, Any], claimed: Claimed) -> tuple[list[Any], dict[str, Any]]:
         payload = claimed.payload
@@ -231,12 +240,15 @@ class Executors:
                 spent = running.claimed.timeout
                 failure = traced(Failure.of("EXECUTION_TIMEOUT", f"stopped after {spent}"), error)
                 return self._engine.judge_failure(running.claimed, failure, self._spent(running))
-            case None:  # the handler was cancelled by something of its own
+            case None:  # the handler cancelled itself
                 return self._engine.judge(running.claimed, error, self._spent(running))
         return Release()
 
     def _raised_safely(self, running: RunningAttempt, error: BaseException) -> Verdict:
-        """A rule, a policy or an exception that cannot even be looked at must not take the worker down."""
+        """Return the verdict for *error*.
+
+        A classification rule or an exception that itself raises fails only this job.
+        """
         try:
             return self._raised(running, error)
         except Exception:
@@ -268,7 +280,7 @@ class Executors:
 def _wrapped(
     middleware: Middleware, job: Job, call: Callable[[], Awaitable[Any]]
 ) -> Callable[[], Awaitable[Any]]:
-    async def through() -> Any:
+    async def run() -> Any:
         return await middleware(job, call)
 
-    return through
+    return run

@@ -1,4 +1,7 @@
-"""The two hands of a worker that claim: they ask for as many jobs as there is room for, and wait when there is nothing."""
+"""The two claim loops of a worker: claim jobs for the free slots, and wait when there are none.
+
+The first loop always runs. The second joins it while the backlog is deep.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ import math
 from collections.abc import Callable
 from enum import Enum, auto
 
-from holdfast.domain.job import JobFilter, Lane, Session
-from holdfast.domain.moves import State
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
-from holdfast.logs import Log
+from holdfast.jobs.job import JobFilter, Lane, Session
+from holdfast.jobs.moves import State
+from holdfast.logging import Log
 from holdfast.worker.admission import AdmittedJob, LaneAdmission
 from holdfast.worker.dispatched import JobSource
-from holdfast.worker.lease_reconciler import LeaseReconciler
 from holdfast.worker.running import RunningAttempts
 from holdfast.worker.served_lanes import ServedLanes
 from holdfast.worker.session import WorkerSession
@@ -23,60 +25,74 @@ from holdfast.worker.slots import Slots
 
 log = Log("holdfast.worker")
 
-#: How often a worker learns of queues that its tasks were sent to.
+#: How often, in seconds, a worker looks for new queues that its tasks were sent to.
 REFRESH_EVERY = 5.0
 
 
 class ClaimResult(Enum):
-    """What a claim brought."""
+    """The result of a claim, compared with the number of jobs that were asked for."""
 
     NO_ROOM = auto()
     EMPTY = auto()
-    SHORT = auto()  # less than was asked for: there is no more
+    SHORT = auto()  # fewer than were asked for: no more are due
     FULL = auto()
 
 
+class Wakeup:
+    """Wakes the two claim loops of a worker."""
+
+    def __init__(self) -> None:
+        self.first, self.second = asyncio.Event(), asyncio.Event()
+
+    def set(self) -> None:
+        """Wake both loops: a slot is free, or the jobs that may be claimed have changed."""
+        self.first.set()
+        self.second.set()
+
+
 class Claimer:
+    """Claims jobs for the free slots and starts their attempts.
+
+    *idle*, if given, is called when no job is left that could run here, now or later.
+    """
+
     def __init__(
         self,
         engine: Engine,
-        tenure: WorkerSession,
+        worker_session: WorkerSession,
         slots: Slots,
-        serving: ServedLanes,
-        admitting: LaneAdmission,
+        served_lanes: ServedLanes,
+        admission: LaneAdmission,
         source: JobSource,
-        under_way: RunningAttempts,
-        settler: SettlementWriter,
-        watch: LeaseReconciler,
+        running: RunningAttempts,
+        settlements: SettlementWriter,
+        wakeup: Wakeup,
         *,
         idle: Callable[[], None] | None,
     ) -> None:
-        """*idle*, where it is given, is called when nothing is left that could be run here, now or later."""
-        self._engine, self._tenure, self._slots = engine, tenure, slots
-        self._serving, self._admitting, self._under_way = serving, admitting, under_way
-        self._source, self._settler, self._watch, self._idle = source, settler, watch, idle
-        self._asked = 0  #: how many were asked for and not answered yet
-        self._bell = asyncio.Event()
-        self._second_bell = asyncio.Event()
-        self._flood = asyncio.Event()  #: there is more than one hand can claim
+        self._engine, self._worker_session, self._slots = engine, worker_session, slots
+        self._served_lanes, self._admission, self._running = served_lanes, admission, running
+        self._source, self._settlements, self._idle = source, settlements, idle
+        self.newest_claim = 0  #: claims are numbered
+        self.unanswered: set[int] = set()  #: the numbers of the claims that the store has not answered yet
+        self.answer_lost_at = -math.inf  #: when the answer to a claim was last lost
+        self._requested = 0  #: jobs asked for by claims that are not answered yet
+        self._wakeup = wakeup
+        self._deep_backlog = asyncio.Event()  #: one loop cannot claim all that is due
         self._stopping = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
 
-    def ring(self) -> None:
-        """A slot is free, or something else that a claimer waits for has happened."""
-        self._bell.set()
-        self._second_bell.set()
-
     def stop(self) -> None:
+        """End both loops."""
         self._stopping.set()
-        self._flood.set()
-        self.ring()
+        self._deep_backlog.set()
+        self._wakeup.set()
 
     async def run(self, attempts: asyncio.TaskGroup) -> None:
-        """Claim and start, until told to stop."""
-        along = attempts.create_task(self._claim_along(attempts), name="second hand")
+        """Claim jobs and start their attempts in the group *attempts* until `stop` is called."""
+        second = attempts.create_task(self._claim_beside(attempts), name="second claim loop")
         await self._claim_until_stopped(attempts)
-        await along
+        await second
         if self._refreshing is not None:
             self._refreshing.cancel()
 
@@ -84,68 +100,68 @@ class Claimer:
         poll = self._engine.settings.poll.total_seconds()
         refreshed_at = -math.inf
         while not self._stopping.is_set():
-            self._bell.clear()
+            self._wakeup.first.clear()
             if self._engine.clock.monotonic() > refreshed_at + REFRESH_EVERY:
                 if refreshed_at == -math.inf:
                     await self._refresh_lanes()
-                elif (
-                    self._refreshing is None or self._refreshing.done()
-                ):  # beside the claims: lanes may be very many
+                # Later refreshes run beside the claims, because there may be very many lanes.
+                elif self._refreshing is None or self._refreshing.done():
                     self._refreshing = attempts.create_task(self._refresh_lanes(), name="lanes")
                 refreshed_at = self._engine.clock.monotonic()
-            if self._tenure.session is None:  # looked at last: it may end while the lanes are asked for
+            if self._worker_session.session is None:  # checked last: it may end while the lanes are read
                 await self._begin_again()
                 continue
-            caught = await self._claim_half(attempts, self._tenure.session)
-            if caught in (ClaimResult.EMPTY, ClaimResult.SHORT) and await self._reclaim():
-                continue  # there is something again
-            match caught:
+            claimed = await self._claim_half(attempts, self._worker_session.session)
+            if claimed in (ClaimResult.EMPTY, ClaimResult.SHORT) and await self._reclaim():
+                continue  # reclaimed jobs can be claimed
+            match claimed:
                 case ClaimResult.NO_ROOM:
-                    await self._bell.wait()
+                    await self._wakeup.first.wait()
                 case ClaimResult.FULL:
-                    self._flood.set()
+                    self._deep_backlog.set()
                 case ClaimResult.EMPTY if self._idle is not None and await self._is_idle():
                     self._idle()
-                case ClaimResult.EMPTY if self._tenure.session is not None:
-                    await self._wait_for_work(self._admitting.lanes, poll)
+                case ClaimResult.EMPTY if self._worker_session.session is not None:
+                    await self._wait_for_work(self._admission.lanes, poll)
 
-    async def _claim_along(self, attempts: asyncio.TaskGroup) -> None:
-        """The second hand, for a deep backlog: asks for one half while the other runs, so that neither waits."""
-        while not self._stopping.is_set():  # a flood that is over clears what the stop has set
-            await self._flood.wait()
-            # Asked before the bell is cleared: the stop has rung it, and nobody rings again.
+    async def _claim_beside(self, attempts: asyncio.TaskGroup) -> None:
+        """Claim beside the first loop while the backlog is deep: one claims, the other starts attempts."""
+        while not self._stopping.is_set():  # the `clear` below may have undone the `set` of `stop`
+            await self._deep_backlog.wait()
+            # Checked before the event is cleared: `stop` sets it only once.
             if self._stopping.is_set():
                 return
-            self._second_bell.clear()
-            session = self._tenure.session
+            self._wakeup.second.clear()
+            session = self._worker_session.session
             match await self._claim_half(attempts, session) if session is not None else ClaimResult.EMPTY:
                 case ClaimResult.NO_ROOM:
-                    await self._second_bell.wait()
+                    await self._wakeup.second.wait()
                 case ClaimResult.SHORT | ClaimResult.EMPTY:
-                    self._flood.clear()
-                    self._bell.set()  # the first hand may have found no room because this one was asking for it
+                    self._deep_backlog.clear()
+                    # the first loop may have found no room because this one had requested it
+                    self._wakeup.first.set()
 
     async def _claim_half(self, attempts: asyncio.TaskGroup, session: Session) -> ClaimResult:
-        """Claim for the slots that are free, half of all at the most, and start what came."""
+        """Claim for the free slots, but for at most half of all slots, and start the claimed jobs."""
         slots = self._slots.count
-        room = slots - self._under_way.count - self._asked
-        # Finished attempts that still travel to the store bound the claims too: a store that cannot keep up
-        # with the settling must not be asked for more.
-        if room <= 0 or self._settler.backlog > 2 * slots:
+        room = slots - self._running.count - self._requested
+        # Unsettled attempts bound the claims too: a store that cannot keep up with settlements must not be
+        # asked for more jobs.
+        if room <= 0 or self._settlements.backlog > 2 * slots:
             return ClaimResult.NO_ROOM
         wanted = min(room, (slots + 1) // 2)
-        self._asked += wanted
+        self._requested += wanted
         try:
             admitted = await self._claim(session, wanted)
         finally:
-            self._asked -= wanted
+            self._requested -= wanted
         if not admitted and not self._is_busy():
             self._slots.idle(self._engine.clock.monotonic())
-        if self._stopping.is_set():  # told to stop while the claim was on its way
+        if self._stopping.is_set():  # `stop` was called during the claim
             for one in admitted:
-                self._settler.give_back(one.claimed)
+                self._settlements.give_back(one.claimed)
         else:
-            self._under_way.start(admitted, attempts)
+            self._running.start(admitted, attempts)
         return (
             ClaimResult.FULL
             if len(admitted) == wanted
@@ -155,68 +171,79 @@ class Claimer:
         )
 
     async def _claim(self, session: Session, wanted: int) -> list[AdmittedJob]:
+        self.newest_claim += 1
+        number = self.newest_claim
+        self.unanswered.add(number)
         try:
-            with self._watch.claiming():
-                return await self._admitting.claim(session, wanted)
+            return await self._admission.claim(session, wanted)
         except StoreError as error:
-            self._watch.doubt()
+            self._answer_lost()
             log.warning("claim.retrying", reason=str(error))
-            await self._pause(1.0)
-            return []
-        except Exception:  # a hook has refused it, or it is a bug of ours: neither may end the worker
-            self._watch.doubt()  # of several lanes one may have given jobs before the other was refused
+        except Exception:  # a hook refused it, or it is a bug here: neither may end the worker
+            self._answer_lost()  # one group of lanes may have given jobs before another was refused
             log.exception("claim.failed")
-            await self._pause(1.0)
-            return []
+        finally:
+            self.unanswered.discard(number)
+        await self._pause(1.0)
+        return []
+
+    def _answer_lost(self) -> None:
+        self.answer_lost_at = self._engine.clock.monotonic()
 
     async def _reclaim(self) -> bool:
-        """Take back what lost workers hold, unless this process has looked lately: a worker that has room is all it takes."""
-        if self._engine.clock.monotonic() < self._engine.reclaim_due or self._stopping.is_set():
+        """Reclaim the jobs of lost workers if the next check of this process is due.
+
+        Return whether there were any.
+        """
+        if self._engine.clock.monotonic() < self._engine.recovery.reclaim_due or self._stopping.is_set():
             return False
         try:
-            return await self._engine.reclaim() > 0
+            return await self._engine.recovery.reclaim() > 0
         except StoreError as error:
             log.warning("reclaim.retrying", reason=str(error))
-        except Exception:  # a hook has refused it
+        except Exception:  # a hook refused it
             log.exception("reclaim.failed")
         return False
 
     async def _is_idle(self) -> bool:
-        # Asked before the lines: what is reclaimed from a lost worker is in line after that.
+        # Checked before the depths: a job that is reclaimed in between is queued by then.
         if self._is_busy() or await self._runs_anywhere():
             return False
-        waiting = await self._engine.store.depths(await self._serving.all_lanes())
+        waiting = await self._engine.store.lanes.depths(await self._served_lanes.all_lanes())
         return not any(waiting.values()) and not self._is_busy()
 
     async def _runs_anywhere(self) -> bool:
-        """Whether any worker runs a job. One row answers it; counting would read every job that ever ended."""
+        """Return whether any worker runs a job.
+
+        This reads one row; a count would read every job that ever ended.
+        """
         running = JobFilter(states=(State.PROCESSING,))
-        return bool((await self._engine.store.jobs(running, after=None, limit=1)).rows)
+        return bool((await self._engine.store.queries.jobs(running, after=None, limit=1)).rows)
 
     def _is_busy(self) -> bool:
-        return bool(self._under_way.running or self._asked or self._settler.backlog)
+        return bool(self._running.running or self._requested or self._settlements.backlog)
 
     async def _refresh_lanes(self) -> None:
         try:
-            await self._admitting.refresh(await self._serving.lanes())
-            self._bell.set()  # who waits for work may wait for it in other lanes
+            await self._admission.refresh(await self._served_lanes.lanes())
+            self._wakeup.first.set()  # a wait for work must now include the new lanes
         except StoreError as error:
             log.warning("lane_refresh.retrying", reason=str(error))
 
     async def _begin_again(self) -> None:
-        """The session ended under us: the store may not answer yet."""
-        await self._settler.flushed()
+        """Open a new session after one was lost. If the store does not answer, return after a pause."""
+        await self._settlements.flushed()
         try:
-            await self._tenure.renew_session()
+            await self._worker_session.renew_session()
         except StoreError as error:
             log.warning("session.retrying", reason=str(error))
             await self._pause(1.0)
 
     async def _wait_for_work(self, lanes: list[Lane], poll: float) -> None:
-        """Until work may have arrived, or a slot is free, or it is time to stop."""
-        bell = asyncio.ensure_future(self._bell.wait())
+        """Wait until work may have arrived, a slot is free or the worker stops."""
+        wakeup = asyncio.ensure_future(self._wakeup.first.wait())
         work = asyncio.ensure_future(self._source.wait_for_work(lanes, poll))
-        done, waiting = await asyncio.wait((bell, work), return_when=asyncio.FIRST_COMPLETED)
+        done, waiting = await asyncio.wait((wakeup, work), return_when=asyncio.FIRST_COMPLETED)
         for future in waiting:
             future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -225,6 +252,7 @@ class Claimer:
             await self._pause(1.0)
 
     async def _pause(self, seconds: float) -> None:
+        """Wait for *seconds*, or less if the worker stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

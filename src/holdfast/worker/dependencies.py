@@ -1,8 +1,9 @@
-"""A worker's dealings with the dependencies its tasks call: a guard for each, and one talk with the store a second.
+"""The dependencies that a worker's tasks call: a guard for each, and one exchange with the store a second.
 
-What a guard decides it decides from this worker's own calls, at once and without the store (`holdfast.domain.guard`).
-Once a second the votes go to the store and the shared breakers come back; a worker that finds one has to change swaps it
-by its version. When the store does not answer, the guards go on with what they know.
+A guard decides from this worker's own calls, at once and without the store (`holdfast.resilience.guard`).
+Once a second the worker sends its votes to the store and receives the shared breakers. A worker that finds
+that a breaker must change swaps it by its version. If the store does not answer, the guards go on with the
+states they have.
 """
 
 from __future__ import annotations
@@ -12,51 +13,53 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.domain.breaker import (
+from holdfast.diagnosis.wait_reasons import WaitReason
+from holdfast.engine.engine import Engine
+from holdfast.engine.lane_store import DependencyReport, DependencyState
+from holdfast.engine.tables.dependencies import dependency_states, swap_breaker
+from holdfast.errors import DependencyHeld, StoreError
+from holdfast.jobs.job import Claimed, JobId, Lane, Session
+from holdfast.jobs.lanes import Cause, Dependency, Scope, ScopeKind
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Bury, Failure, Release, RetryAfter, Verdict
+from holdfast.logging import Log
+from holdfast.resilience.breaker import (
     PROBE_AGAIN,
     Breaker,
     BreakerState,
     end_trial,
     forced,
+    heeds_health_check,
     judge,
-    minds_health,
     renew_trial,
     take_trial,
 )
-from holdfast.domain.guard import CallPermit, DependencyGuard
-from holdfast.domain.job import Claimed, JobId, Lane, Session
-from holdfast.domain.lanes import Cause, Dependency, Scope, ScopeKind
-from holdfast.domain.moves import Kind
-from holdfast.domain.outcome import Outcome, outcome_of
-from holdfast.domain.verdict import Bury, Failure, Release, RetryAfter, Verdict
-from holdfast.domain.wait_reasons import WaitReason
-from holdfast.engine.engine import Engine
-from holdfast.engine.lane_store import DependencyReport, DependencyState
-from holdfast.errors import DependencyHeld, StoreError
-from holdfast.logs import Log
+from holdfast.resilience.guard import CallPermit, DependencyGuard
+from holdfast.resilience.outcome import Outcome, outcome_of
 
 log = Log("holdfast.worker")
 
-#: The store is told and asked this often, and this often by a worker that calls nothing.
-BEAT_EVERY, LOOK_EVERY = 1.0, 5.0
-#: A trial is lent for this long, and renewed from its middle on: the slot of a worker that is killed is soon the next one's.
+#: Seconds between two exchanges with the store, and between two reads by a worker that calls nothing.
+BEAT_EVERY, READ_EVERY = 1.0, 5.0
+#: A trial slot is lent for this long and renewed from the middle on, so the slot of a killed worker is soon
+#: free again.
 TRIAL_LOAN = timedelta(seconds=5)
-#: It is renewed for the time that its call may take, and this much more.
+#: A trial slot is renewed for the time that its call may take, plus this margin.
 TRIAL_MARGIN = timedelta(seconds=5)
-#: The time of a call that has no timeout.
+#: How long a call without a timeout may take.
 TRIAL_SPAN = timedelta(minutes=1)
-#: A health check that takes longer is a bad one.
+#: A health check that takes longer counts as failed, in seconds.
 PROBE_SECONDS = 5.0
-#: And a worker asks no more often than this.
+#: The least seconds between two health checks of a dependency by one worker.
 PROBE_EVERY = 0.8 * PROBE_AGAIN.total_seconds()
-#: How often a swap is tried again when somebody else was first.
+#: How many times a swap is tried when another worker was first.
 SWAPS = 5
-#: A retry is urgent when its job is of a high priority, or ends by its deadline within this time.
+#: A retry is urgent if its job has a high priority, or its deadline ends within this time.
 HURRY = timedelta(hours=1)
 #: How many jobs are remembered as throttled.
 MOST_REMEMBERED = 10_000
-#: Answers that ask to be left alone for a while, if they say for how long.
-ASKING = (429, 503)
+#: The HTTP statuses whose `Retry-After` holds back the whole dependency.
+RETRY_AFTER_STATUSES = (429, 503)
 
 _KINDS = {
     BreakerState.OPEN: Kind.breaker_opened,
@@ -70,55 +73,55 @@ _LOG_EVENTS = {
 }
 
 
-class _Lent(NamedTuple):
-    """A trial that this worker has."""
+class _TrialLoan(NamedTuple):
+    """A trial slot that is lent to this worker."""
 
     dependency: Dependency
-    until: float  #: as the store knows it, by our own clock
-    end: float  #: its call has ended by then, or nobody told us
+    until: float  #: when the loan ends in the store, by the local clock
+    end: float  #: when its call must have ended; it is not renewed beyond that
 
 
 class Dependencies:
     """The guards of one worker process."""
 
-    def __init__(self, engine: Engine, ring: Callable[[], None]) -> None:
-        """*ring*: a breaker has changed, and so what can be claimed."""
-        self._engine, self._ring = engine, ring
+    def __init__(self, engine: Engine, wake: Callable[[], None]) -> None:
+        """Call *wake* whenever a change of a breaker changes what can be claimed."""
+        self._engine, self._wake = engine, wake
         self._guards: dict[Dependency, DependencyGuard] = {}
-        self._throttled: dict[JobId, None] = {}  #: jobs whose last attempt here was throttled: oldest first
-        self._dependency_states: dict[Dependency, DependencyState] = {}
+        self._throttled: dict[JobId, None] = {}  #: jobs whose last attempt here was throttled, oldest first
+        self._states: dict[Dependency, DependencyState] = {}
         self._heard_at = 0.0
-        self._looked_at = -LOOK_EVERY
+        self._read_at = -READ_EVERY
         self._trials = 0
-        self._lent: dict[str, _Lent] = {}
+        self._loans: dict[str, _TrialLoan] = {}
         self._no_trial_before: dict[Dependency, float] = {}
-        self._probed: dict[Dependency, tuple[float, bool]] = {}  #: when it was asked last, and its answer
+        self._probed: dict[Dependency, tuple[float, bool]] = {}  #: when each was checked last, and the result
 
     async def serve(self, dependencies: Collection[Dependency]) -> None:
-        """Watch these from now on. What the other workers know of a new one is where this one begins."""
+        """Guard these *dependencies* from now on.
+
+        A new guard starts with the state that other workers reported.
+        """
         new = [dependency for dependency in dependencies if dependency not in self._guards]
         if not new:
             return
-        dependency_states = {
-            state_of_dependency.dependency: state_of_dependency
-            for state_of_dependency in await self._engine.store.dependency_states()
-        }
+        states = {state.dependency: state for state in await dependency_states(self._engine.store)}
         now = self._engine.clock.monotonic()
         for dependency in new:
-            state_of_dependency = dependency_states.get(dependency)
-            if state_of_dependency is None or not state_of_dependency.callers:
+            state = states.get(dependency)
+            if state is None or not state.callers:
                 self._guard(dependency)
                 continue
             policy = self._engine.admission.dependency(dependency.name)
             self._guards[dependency] = DependencyGuard(
                 policy,
                 now,
-                workers=state_of_dependency.callers + 1,
-                start=state_of_dependency.limit / state_of_dependency.callers or None,
-                at_rest=state_of_dependency.latency,
+                workers=state.callers + 1,
+                start=state.limit / state.callers or None,
+                at_rest=state.latency,
                 dependency=dependency,
             )
-        await self._hear(list(dependency_states.values()), move=False)
+        await self._apply_states(list(states.values()), move=False)
 
     def _guard(self, dependency: Dependency) -> DependencyGuard:
         guard = self._guards.get(dependency)
@@ -129,8 +132,11 @@ class Dependencies:
 
     # -- before a claim ---------------------------------------------------------------------------------------------
     def room(self, dependency: Dependency) -> int:
-        """How many calls may begin. Of an open breaker that fails fast: any number, for they will not be made; but none
-        while it is half open and a trial is free, or the job that could be the trial would fail instead."""
+        """Return how many calls may begin.
+
+        Behind a breaker that fails fast any number may, because the calls will not be made. But while it is
+        half-open and a trial slot is free none may, or the job that could be the trial would fail instead.
+        """
         guard = self._guard(dependency)
         if guard.shared.state is not BreakerState.CLOSED and not self._holds(guard):
             half_open = guard.shared.state is BreakerState.HALF_OPEN
@@ -138,6 +144,7 @@ class Dependencies:
         return guard.room(self._engine.clock.monotonic())
 
     def wants_trial(self, dependency: Dependency) -> bool:
+        """Return whether this worker should claim a job as a trial call of a half-open breaker."""
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
         return (
             guard.shared.state is BreakerState.HALF_OPEN
@@ -149,24 +156,30 @@ class Dependencies:
         return guard.policy.breaker is None or guard.policy.breaker.mode == "hold"
 
     async def take_trial(self, dependency: Dependency, span: timedelta = TRIAL_SPAN) -> str | None:
-        """A slot of the half-open breaker, for one call that may take *span*; the name it is lent under."""
+        """Take a trial slot of the half-open breaker for a call that may take *span*.
+
+        Return the name under which the slot is lent, or None if none is free.
+        """
         guard = self._guard(dependency)
         self._trials += 1
         holder = f"{self._engine.ids.worker_name()}/{self._trials}"
         for _ in range(SWAPS):
             now, began = self._store_now(dependency), self._engine.clock.monotonic()
-            lent = take_trial(guard.shared, holder, now=now, until=now + TRIAL_LOAN)
-            if lent is None:
+            taken = take_trial(guard.shared, holder, now=now, until=now + TRIAL_LOAN)
+            if taken is None:
                 return None
-            if await self._swap(dependency, lent):
+            if await self._swap(dependency, taken):
                 end = began + (span + TRIAL_MARGIN).total_seconds()
-                self._lent[holder] = _Lent(dependency, began + TRIAL_LOAN.total_seconds(), end)
+                self._loans[holder] = _TrialLoan(dependency, began + TRIAL_LOAN.total_seconds(), end)
                 return holder
-            await self.look()
+            await self.read_states()
         return None
 
     async def return_trial(self, dependency: Dependency, holder: str) -> None:
-        """Nothing was there to try: the next may have the slot, and this worker does not ask again at once."""
+        """Return a trial slot that no job needed.
+
+        This worker does not take one again before `BEAT_EVERY` seconds.
+        """
         self._no_trial_before[dependency] = self._engine.clock.monotonic() + BEAT_EVERY
         await self._end_trial(dependency, holder, Outcome.UNCOUNTED)
 
@@ -174,7 +187,7 @@ class Dependencies:
     def enter(
         self, dependency: Dependency, claimed: Sequence[Claimed], trial: str | None = None
     ) -> list[CallPermit | Verdict]:
-        """For each job leave for a call, or what becomes of it instead."""
+        """Return for each job a permit to call the dependency, or the verdict for it instead."""
         guard, now = self._guard(dependency), self._engine.clock.monotonic()
         refused = None if trial is not None else self._refused(dependency, guard)
         if refused is not None:
@@ -183,27 +196,30 @@ class Dependencies:
             return [guard.begin(now, trial=trial) for _ in claimed]
         if guard.budget is not None and [one for one in claimed if one.attempt > 1]:
             return [
-                guard.begin(now) if one.attempt == 1 else self._pay(dependency, guard, one, now)
+                guard.begin(now) if one.attempt == 1 else self._pay_for_retry(dependency, guard, one, now)
                 for one in claimed
             ]
         return [*guard.begin_many(now, len(claimed))]
 
-    def _pay(
+    def _pay_for_retry(
         self, dependency: Dependency, guard: DependencyGuard, claimed: Claimed, now: float
     ) -> CallPermit | Verdict:
-        """Leave for a retry, if the budget has it."""
+        """Return a permit for a retry if the retry budget allows it, else the verdict for the job."""
         assert guard.budget is not None
         policy = guard.budget.policy
-        paid = policy.throttled_cost if claimed.lease.job_id in self._throttled else policy.cost
+        cost = policy.throttled_cost if claimed.lease.job_id in self._throttled else policy.cost
         in_a_hurry = claimed.until_deadline is not None and claimed.until_deadline < HURRY
-        if not guard.budget.take(paid, now, urgent=in_a_hurry or claimed.priority > 0):
+        if not guard.budget.take(cost, now, urgent=in_a_hurry or claimed.priority > 0):
             wait = guard.budget.wait(self._engine.rng.random())
             reason = f"the retry budget of {dependency.label} is used up"
             return Release(wait, reason, wait_reason=WaitReason.RETRY_BUDGET)
-        return guard.begin(now, paid=paid)
+        return guard.begin(now, paid=cost)
 
     def _refused(self, dependency: Dependency, guard: DependencyGuard) -> Verdict | None:
-        """The breaker was found open after the claim: nothing is called, and no attempt is burnt."""
+        """Return the verdict for claimed jobs whose breaker turned out to be open, or None if it is closed.
+
+        No call is made and no attempt is used up.
+        """
         if guard.shared.state is BreakerState.CLOSED:
             return None
         policy = guard.policy.breaker
@@ -211,10 +227,10 @@ class Dependencies:
             detail = f"the breaker of {dependency.label} is open"
             return Bury(Failure.held(policy.fail_code, detail, self._engine.codes))
         reason = f"the breaker of {dependency.label} is open"
-        return Release(self.closed_for(dependency), reason, wait_reason=WaitReason.BREAKER_OPEN)
+        return Release(self.held_for(dependency), reason, wait_reason=WaitReason.BREAKER_OPEN)
 
-    def closed_for(self, dependency: Dependency) -> timedelta:
-        """How long until the breaker lets calls be tried again, as far as is known."""
+    def held_for(self, dependency: Dependency) -> timedelta:
+        """Return how long the breaker still holds calls back, as far as this worker knows."""
         guard = self._guard(dependency)
         policy, retry_at = guard.policy.breaker, guard.shared.retry_at
         if retry_at is None or policy is None:
@@ -222,18 +238,22 @@ class Dependencies:
         return max(retry_at - self._store_now(dependency), timedelta(seconds=BEAT_EVERY))
 
     def breaker_of(self, lane: Lane) -> str | None:
-        """The state of the breaker that jobs of this lane depend on, as far as this worker has heard."""
+        """Return the last known breaker state of the lane's dependency, or None if it has no dependency."""
         dependency = Dependency.of(lane)
         return None if dependency is None else str(self._guard(dependency).shared.state)
 
     def answered(self, call: CallPermit, now: float) -> None:
-        """The call went well."""
+        """Record that the call succeeded."""
         call.guard.answered(call, now)
         observers = self._engine.observers
         if observers.any:
             observers.called(call.guard.dependency, now - call.began)
 
     def failed(self, call: CallPermit, failure: Failure, now: float, *, job_id: JobId | None = None) -> None:
+        """Record that the call ended with *failure*.
+
+        *job_id* is the job whose retry is cheaper after throttling.
+        """
         guard, seconds = call.guard, now - call.began
         guard.end(call, outcome_of(failure, seconds, guard.slow_after), now)
         self._engine.observers.called(guard.dependency, seconds)
@@ -241,7 +261,10 @@ class Dependencies:
             self._remember(job_id, call.outcome)
 
     def _remember(self, job_id: JobId, outcome: Outcome) -> None:
-        """A retry after throttling costs less; of one that ran elsewhere nobody here knows, and it costs the usual."""
+        """Remember whether the job was throttled, which makes its retry cheaper.
+
+        A retry on another worker costs the usual.
+        """
         self._throttled.pop(job_id, None)
         if outcome is Outcome.THROTTLED:
             self._throttled[job_id] = None
@@ -249,15 +272,18 @@ class Dependencies:
                 del self._throttled[next(iter(self._throttled))]
 
     def end_without_outcome(self, call: CallPermit, now: float) -> None:
-        """The call was ended from outside."""
+        """Record that the call was ended from outside: it counts neither for nor against the dependency."""
         call.guard.end(call, Outcome.UNCOUNTED, now)
 
     def undo(self, call: CallPermit) -> None:
-        """The call will not be made after all."""
+        """Take back a permit whose call is not made."""
         call.guard.undo(call, self._engine.clock.monotonic())
 
     async def leave(self, call: CallPermit, failure: Failure | None) -> None:
-        """`answered` or `failed`, and the trial it may have been, too."""
+        """Record the outcome of a call and end its trial, if it was one.
+
+        *failure* is None if it succeeded.
+        """
         now = self._engine.clock.monotonic()
         if failure is None:
             self.answered(call, now)
@@ -267,14 +293,14 @@ class Dependencies:
             await self._end_trial(call.guard.dependency, call.trial, call.outcome)
 
     async def abandon(self, call: CallPermit) -> None:
-        """`end_without_outcome`, and the trial is the next one's."""
+        """Record that the call was ended from outside, and return its trial slot, if it had one."""
         self.end_without_outcome(call, self._engine.clock.monotonic())
         if call.trial is not None:
             await self._end_trial(call.guard.dependency, call.trial, Outcome.UNCOUNTED)
 
     async def hold_back(self, lane: Lane, failure: Failure) -> None:
-        """The service asked to be left alone for a while: everything that would call it waits, not this job only (E12)."""
-        if failure.retry_after is None or failure.gateway_status not in ASKING:
+        """Hold the whole dependency, or else the lane, for the time that `Retry-After` asked for (E12)."""
+        if failure.retry_after is None or failure.gateway_status not in RETRY_AFTER_STATUSES:
             return
         dependency = Dependency.of(lane)
         scope = (
@@ -285,7 +311,7 @@ class Dependencies:
         span = min(failure.retry_after, self._engine.tasks[lane.task].policy.retry.max_retry_after)
         reason = f"it answered {failure.gateway_status} and asked for {span.total_seconds():.0f} s"
         try:
-            await self._engine.store.hold(
+            await self._engine.store.lanes.hold(
                 scope, Cause.RETRY_AFTER, span=span, reason=reason, by="retry-after"
             )
         except StoreError as error:
@@ -293,15 +319,21 @@ class Dependencies:
 
     # -- calls that a handler marks itself --------------------------------------------------------------------------
     async def enter_call(self, dependency: Dependency, given: CallPermit | None) -> CallPermit:
-        """*given* is the leave of the attempt: the first call of that dependency takes it over."""
+        """Begin a call that a handler marks itself, and return its permit.
+
+        *given* is the permit of the attempt. The first marked call of the same dependency takes it over.
+
+        Raises:
+            DependencyHeld: The breaker is open.
+        """
         guard, trial = self._guard(dependency), None
         is_trial = (
-            given is not None and given.guard is guard and given.heir is None and given.trial is not None
+            given is not None and given.guard is guard and given.successor is None and given.trial is not None
         )
         if guard.shared.state is BreakerState.HALF_OPEN and not is_trial:
-            trial = await self._try_trial(dependency)
+            trial = await self._take_trial_if_possible(dependency)
         now = self._engine.clock.monotonic()
-        if given is None or given.guard is not guard or given.heir is not None:
+        if given is None or given.guard is not guard or given.successor is not None:
             call = None
         else:
             call = guard.hand_over(given, now)
@@ -309,11 +341,14 @@ class Dependencies:
         if trial is None and (guard.shared.state is not BreakerState.CLOSED or guard.is_tripped(now)):
             if call is not None:
                 self.end_without_outcome(call, now)
-            raise DependencyHeld(dependency.label, self.closed_for(dependency))
+            raise DependencyHeld(dependency.label, self.held_for(dependency))
         return call or guard.begin(now, trial=trial)
 
-    async def _try_trial(self, dependency: Dependency) -> str | None:
-        """A slot, unless the store cannot be asked for it: the call is held then, and no attempt is burnt."""
+    async def _take_trial_if_possible(self, dependency: Dependency) -> str | None:
+        """Take a trial slot.
+
+        Return None if none is free or the store does not answer: the call is held then.
+        """
         try:
             return await self.take_trial(dependency)
         except StoreError as error:
@@ -321,41 +356,45 @@ class Dependencies:
             return None
 
     async def leave_call(self, call: CallPermit, error: BaseException | None, task: str) -> None:
+        """End a call that a handler of *task* marked itself.
+
+        *error* is what its block raised, if anything.
+        """
         if isinstance(error, asyncio.CancelledError):
             await self.abandon(call)
             return
         failure = None if error is None else self._engine.failure_of(error, task)
         await self.leave(call, failure)
 
-    # -- about once a second ----------------------------------------------------------------------------------------
-    async def tend(self, session: Session) -> None:
-        """Tell the store what was seen, hear what others saw, and move breakers on whose time has come."""
+    # -- the exchange with the store --------------------------------------------------------------------------------
+    async def sync(self, session: Session) -> None:
+        """Exchange votes and states with the store, move the breakers that are due, and renew trial slots."""
         now = self._engine.clock.monotonic()
         for dependency, guard in self._guards.items():
             guard.adopt(self._engine.admission.dependency(dependency.name), now)
         reports = [
             self._report(dependency, guard, now)
             for dependency, guard in self._guards.items()
-            if guard.calls_it(now) or guard.shared.state is not BreakerState.CLOSED
+            if guard.is_caller(now) or guard.shared.state is not BreakerState.CLOSED
         ]
         if reports:
-            await self._hear(await self._engine.store.report(session, reports))
-        elif self._guards and now >= self._looked_at + LOOK_EVERY:
-            self._looked_at = now
-            await self._hear(await self._engine.store.dependency_states())
-        for holder, lent in list(self._lent.items()):
-            if now > lent.until - TRIAL_LOAN.total_seconds() / 2:
-                await self._renew(holder, lent)
+            await self._apply_states(await self._engine.store.lanes.report(session, reports))
+        elif self._guards and now >= self._read_at + READ_EVERY:
+            self._read_at = now
+            await self._apply_states(await dependency_states(self._engine.store))
+        for holder, loan in list(self._loans.items()):
+            if now > loan.until - TRIAL_LOAN.total_seconds() / 2:
+                await self._renew(holder, loan)
 
-    async def _renew(self, holder: str, lent: _Lent) -> None:
-        """Renew at most once a beat: a swap in between is seen by the next one."""
+    async def _renew(self, holder: str, loan: _TrialLoan) -> None:
+        """Renew a loan with one swap. If another worker swaps in between, the next exchange renews it."""
         now = self._engine.clock.monotonic()
-        until = self._store_now(lent.dependency) + TRIAL_LOAN
-        renewed = renew_trial(self._guard(lent.dependency).shared, holder, until=until)
-        if renewed is None or now > lent.end:
-            self._lent.pop(holder, None)
-        elif await self._swap(lent.dependency, renewed) and holder in self._lent:
-            self._lent[holder] = lent._replace(until=now + TRIAL_LOAN.total_seconds())
+        until = self._store_now(loan.dependency) + TRIAL_LOAN
+        renewed = renew_trial(self._guard(loan.dependency).shared, holder, until=until)
+        if renewed is None or now > loan.end:
+            self._loans.pop(holder, None)
+        elif await self._swap(loan.dependency, renewed) and holder in self._loans:
+            self._loans[holder] = loan._replace(until=now + TRIAL_LOAN.total_seconds())
 
     def _report(self, dependency: Dependency, guard: DependencyGuard, now: float) -> DependencyReport:
         limiter = guard.limiter
@@ -370,59 +409,61 @@ class Dependencies:
             failures=guard.failures,
         )
 
-    async def look(self) -> None:
-        """Hear what the store knows of the dependencies, and change nothing there."""
-        await self._hear(await self._engine.store.dependency_states(), move=False)
+    async def read_states(self) -> None:
+        """Read the states of the dependencies from the store without changing any breaker."""
+        await self._apply_states(await dependency_states(self._engine.store), move=False)
 
-    async def _hear(self, dependency_states: list[DependencyState], *, move: bool = True) -> None:
+    async def _apply_states(self, states: list[DependencyState], *, move: bool = True) -> None:
         now = self._engine.clock.monotonic()
         self._heard_at = now
-        for state_of_dependency in dependency_states:
-            guard = self._guards.get(state_of_dependency.dependency)
+        for state in states:
+            guard = self._guards.get(state.dependency)
             if guard is None:
                 continue
-            self._dependency_states[state_of_dependency.dependency] = state_of_dependency
-            if state_of_dependency.breaker.version > guard.shared.version:
-                self._ring()
-            guard.hear(state_of_dependency.breaker, state_of_dependency.callers, now)
+            self._states[state.dependency] = state
+            if state.breaker.version > guard.shared.version:
+                self._wake()
+            guard.update_shared(state.breaker, state.callers, now)
             if move:
-                await self._judge(guard, state_of_dependency)
+                await self._judge(guard, state)
 
-    async def _judge(self, guard: DependencyGuard, state_of_dependency: DependencyState) -> None:
+    async def _judge(self, guard: DependencyGuard, state: DependencyState) -> None:
         policy = guard.policy.breaker
         if policy is None:
-            await self._let_go(state_of_dependency)
+            await self._close_without_policy(state)
             return
         healthy = None
-        if minds_health(state_of_dependency.breaker, policy, state_of_dependency.now):
-            healthy = await self._probe(state_of_dependency.dependency)
+        if heeds_health_check(state.breaker, policy, state.now):
+            healthy = await self._probe(state.dependency)
         moved = judge(
-            state_of_dependency.breaker,
+            state.breaker,
             policy,
-            votes=state_of_dependency.votes,
-            callers=state_of_dependency.callers,
-            now=state_of_dependency.now,
+            votes=state.votes,
+            callers=state.callers,
+            now=state.now,
             chance=self._engine.rng.random(),
             healthy=healthy,
         )
         if moved is not None:
             await self._swap(
-                state_of_dependency.dependency,
+                state.dependency,
                 moved,
-                votes=state_of_dependency.votes,
-                callers=state_of_dependency.callers,
+                votes=state.votes,
+                callers=state.callers,
             )
 
-    async def _let_go(self, state_of_dependency: DependencyState) -> None:
-        """It has no breaker any more, or was opened by hand without ever having one: it ends without trials, in its time."""
-        breaker, now = state_of_dependency.breaker, state_of_dependency.now
+    async def _close_without_policy(self, state: DependencyState) -> None:
+        """Close a due breaker without trials: it has no policy, because it was opened by hand or lost it."""
+        breaker, now = state.breaker, state.now
         is_over = breaker.retry_at is None or now >= breaker.retry_at
         if breaker.state is not BreakerState.CLOSED and is_over:
-            await self._swap(state_of_dependency.dependency, forced(breaker, now=now, open_until=None))
+            await self._swap(state.dependency, forced(breaker, now=now, open_until=None))
 
     async def _probe(self, dependency: Dependency) -> bool | None:
-        """What the health check says, where there is one; one that fails or hangs says no. It is not asked at every beat: until
-        it is asked again its answer holds."""
+        """Return the result of the health check, or None if there is none.
+
+        A check that raises or times out counts as False. A result is reused for `PROBE_EVERY` seconds.
+        """
         probe = self._engine.admission.probes.get(dependency.name)
         if probe is None:
             return None
@@ -440,59 +481,63 @@ class Dependencies:
         return answer
 
     async def _swap(self, dependency: Dependency, breaker: Breaker, **facts: int) -> bool:
-        """Compare-and-set; what was set is heard at once."""
+        """Replace the breaker in the store by compare-and-swap and, if that worked, in the guard.
+
+        Return whether it did.
+        """
         guard = self._guard(dependency)
         turned = breaker.state is not guard.shared.state
         kind = _KINDS[breaker.state] if turned else None
         meta = dict(facts) | ({"reopens": breaker.reopens} if breaker.reopens else {})
         holds = breaker.state is not BreakerState.CLOSED and self._holds(guard)
-        swapped = await self._engine.store.swap_breaker(
-            dependency, breaker, holds=holds, kind=kind, meta=meta
+        swapped = await swap_breaker(
+            self._engine.store, dependency, breaker, holds=holds, kind=kind, meta=meta
         )
         if swapped:
-            guard.hear(breaker, guard.workers, self._engine.clock.monotonic())
+            guard.update_shared(breaker, guard.workers, self._engine.clock.monotonic())
             if turned:
                 log.warning(_LOG_EVENTS[breaker.state], dependency=dependency.label, **meta)
-                self._ring()
+                self._wake()
         return swapped
 
     async def _end_trial(self, dependency: Dependency, holder: str, outcome: Outcome) -> None:
         guard = self._guard(dependency)
-        self._lent.pop(holder, None)
+        self._loans.pop(holder, None)
         try:
             for _ in range(SWAPS):
                 ended = end_trial(guard.shared, holder, outcome)
                 if ended is None:
-                    return  # it was lent to somebody else, or has been decided without us
+                    return  # the slot was lent to another worker, or the breaker moved on without this trial
                 if await self._swap(dependency, ended):
-                    state_of_dependency = self._dependency_states.get(dependency)
-                    if state_of_dependency is not None:
-                        told = {
-                            "votes": 0,
-                            "callers": state_of_dependency.callers,
-                            "chance": self._engine.rng.random(),
-                        }
+                    state = self._states.get(dependency)
+                    if state is not None:
                         policy = guard.policy.breaker
-                        moved = policy and judge(ended, policy, now=self._store_now(dependency), **told)  # type: ignore[arg-type]
+                        moved = policy and judge(
+                            ended,
+                            policy,
+                            votes=0,
+                            callers=state.callers,
+                            now=self._store_now(dependency),
+                            chance=self._engine.rng.random(),
+                        )
                         if moved:
                             await self._swap(dependency, moved)
                     return
-                await self.look()
+                await self.read_states()
         except StoreError as error:
-            log.warning(
-                "trial.not_ended", dependency=dependency.label, reason=str(error)
-            )  # it runs out by itself
+            # The loan expires by itself.
+            log.warning("trial.not_ended", dependency=dependency.label, reason=str(error))
 
     def _store_now(self, dependency: Dependency) -> datetime:
-        """The store's clock, as it was last heard, and by our own since then."""
-        state_of_dependency = self._dependency_states.get(dependency)
-        if state_of_dependency is None:
+        """Return the store's time: as last heard, plus the time since then by the local clock."""
+        state = self._states.get(dependency)
+        if state is None:
             return self._engine.clock.now()
-        return state_of_dependency.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
+        return state.now + timedelta(seconds=self._engine.clock.monotonic() - self._heard_at)
 
 
 def after_trial(verdict: Verdict | None, outcome: Outcome, dependency: Dependency) -> Verdict | None:
-    """A job that was drafted for a trial which failed gets its attempt back and goes behind the others."""
+    """Return the verdict for a job that was a trial call: if the trial failed, its job is released."""
     if outcome in (Outcome.FAILED, Outcome.SLOW) and isinstance(verdict, (RetryAfter, Bury)):
         reason = f"it was the trial call of {dependency.label}, which failed"
         return Release(timedelta(), reason, wait_reason=WaitReason.TRIAL_FAILED)

@@ -1,83 +1,74 @@
-"""What the store says is ours, against what we know of."""
+"""Reconcile the leases that the store records for this worker with the attempts that run here."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from holdfast.domain.job import Lease, Settlement
-from holdfast.domain.verdict import Release
 from holdfast.engine.engine import Engine
 from holdfast.errors import StoreError
-from holdfast.logs import Log
+from holdfast.jobs.job import Lease, Settlement
+from holdfast.jobs.verdict import Release
+from holdfast.logging import Log
+from holdfast.worker.claiming import Claimer
 from holdfast.worker.running import RunningAttempts
 from holdfast.worker.session import WorkerSession
 from holdfast.worker.settlements import SettlementWriter
 
 log = Log("holdfast.worker")
 
-#: An attempt that runs longer than this is worth asking the store about: was it cancelled?
+#: How often to reconcile. An attempt that has run longer than this may have been cancelled in the store.
 WATCH_EVERY = 1.0
-#: How long after a claim without an answer its leases may still appear: longer than a statement may take. A look that finds
-#: nothing ends no doubt: it may have been answered late itself, and the claim carried out after it.
+#: How long the leases of an unanswered claim may still appear: longer than a statement may take. A check that
+#: finds none does not end the doubt: the claim may have been carried out after it.
 DOUBT_FOR = 75.0
 
 
 class LeaseReconciler:
-    """Tells handlers whose attempts were taken away, and gives back leases that we hold without knowing, because the answer
-    to the claim was lost."""
+    """Ends attempts whose lease was lost, and releases leases that this worker does not know.
+
+    An unknown lease comes from a claim whose answer was lost.
+    """
 
     def __init__(
-        self, engine: Engine, tenure: WorkerSession, under_way: RunningAttempts, settler: SettlementWriter
+        self,
+        engine: Engine,
+        worker_session: WorkerSession,
+        running_attempts: RunningAttempts,
+        settlements: SettlementWriter,
+        claimer: Claimer,
     ) -> None:
-        self._engine, self._tenure, self._under_way, self._settler = engine, tenure, under_way, settler
-        self._doubt_until = -math.inf
-        self._claims: set[int] = set()  #: those on their way, by number
-        self._last_claim = 0
-        self._suspects: dict[Lease, int] = {}  #: held and unknown, and the last claim when that was seen
-
-    @contextmanager
-    def claiming(self) -> Iterator[None]:
-        """Around a claim, until what it brought is known here."""
-        self._last_claim += 1
-        number = self._last_claim
-        self._claims.add(number)
-        try:
-            yield
-        finally:
-            self._claims.discard(number)
-
-    def doubt(self) -> None:
-        """A claim's answer was lost: leases may be ours that we do not know."""
-        self._doubt_until = self._engine.clock.monotonic() + DOUBT_FOR
+        self._engine, self._worker_session, self._running = engine, worker_session, running_attempts
+        self._settlements, self._claimer = settlements, claimer
+        #: unknown leases, each with the newest claim when it was first seen
+        self._unknown_since: dict[Lease, int] = {}
 
     async def run(self) -> None:
+        """Reconcile every `WATCH_EVERY` seconds, forever."""
         while True:
             await self._engine.clock.sleep(WATCH_EVERY)
-            now, session = self._engine.clock.monotonic(), self._tenure.session
-            old = [r for r in self._under_way.running.values() if now - r.started > WATCH_EVERY]
-            if session is None or not (old or self._suspects or now < self._doubt_until):
+            now, session = self._engine.clock.monotonic(), self._worker_session.session
+            long_running = [r for r in self._running.running.values() if now - r.started > WATCH_EVERY]
+            in_doubt = now < self._claimer.answer_lost_at + DOUBT_FOR
+            if session is None or not (long_running or self._unknown_since or in_doubt):
                 continue
             try:
                 held = await self._engine.store.held(session)
             except StoreError:
                 continue  # the heartbeat decides whether we may go on
-            except Exception:  # a bug of ours must not end the watch
+            except Exception:  # a bug here must not end the loop
                 log.exception("lease_check.failed")
                 continue
-            for running in old:
+            for running in long_running:
                 if running.claimed.lease not in held and not running.job.completed:
                     log.info("job.lease_lost", job_id=running.job.id, epoch=running.job.epoch)
                     running.end("lost")
             self._give_back_unknown(held)
 
     def _give_back_unknown(self, held: set[Lease]) -> None:
-        """Unless a claim that may bring it is still on its way: however slow that is, its job would run here and elsewhere."""
-        under_way = self._under_way
-        unknown = held - under_way.running.keys() - under_way.ending - self._settler.leases
-        for lease in sorted(unknown & self._suspects.keys()):
-            if all(claim > self._suspects[lease] for claim in self._claims):
+        """Release unknown leases, except those an unanswered claim may bring: their jobs would run twice."""
+        known = self._running.running.keys() | self._running.ending | self._settlements.leases
+        unknown = held - known
+        for lease in sorted(unknown & self._unknown_since.keys()):
+            if all(claim > self._unknown_since[lease] for claim in self._claimer.unanswered):
                 log.warning("claim.response_lost", job_id=lease.job_id, epoch=lease.epoch)
-                self._settler.put(Settlement(lease, Release(reason="the answer to the claim was lost")))
-        self._suspects = {lease: self._suspects.get(lease, self._last_claim) for lease in unknown}
+                self._settlements.put(Settlement(lease, Release(reason="the answer to the claim was lost")))
+        newest = self._claimer.newest_claim
+        self._unknown_since = {lease: self._unknown_since.get(lease, newest) for lease in unknown}

@@ -1,7 +1,8 @@
-"""Hears what handlers say through the standard library's logging, and keeps it with their attempts.
+"""Capture what handlers log through the standard library, and keep it with their attempts.
 
-One pair of ears for a process, however many workers it has. While it listens, a program that has not set up its logging
-still sees its warnings on stderr: the standard library falls silent there as soon as anybody listens.
+A process has one capturing handler, however many workers it runs. A program that has not configured logging
+still sees its warnings on stderr while logs are captured, although the standard library stops printing them
+there as soon as any handler is installed.
 """
 
 from __future__ import annotations
@@ -11,33 +12,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from holdfast.engine.attempt_log import AttemptLog
-from holdfast.engine.context import current_log
+from holdfast.attempt_log import AttemptLog, current_log
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DRESS = logging.Formatter()
+_FORMATTER = logging.Formatter()
 
 
 class LogCapture(logging.Handler):
-    """*find* says whose attempt it is that speaks, if any."""
+    """A logging handler that adds each record to the attempt log that *find_log* returns, if any."""
 
-    def __init__(self, find: Callable[[], AttemptLog | None]) -> None:
+    def __init__(self, find_log: Callable[[], AttemptLog | None]) -> None:
         super().__init__()
-        self._find = find
+        self._find_log = find_log
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = self._find()
+        log = self._find_log()
         if log is not None:
             try:
                 at = _EPOCH + timedelta(seconds=record.created)
-                log.add(at, record.levelname, f"{record.name}: {_words(record)}")
+                log.add(at, record.levelname, f"{record.name}: {_text_of(record)}")
             except Exception:
                 self.handleError(record)
         last = logging.lastResort
-        if last is not None and record.levelno >= last.level and self._is_alone(record.name):
+        if last is not None and record.levelno >= last.level and self._is_only_handler(record.name):
             last.handle(record)
 
-    def _is_alone(self, name: str) -> bool:
+    def _is_only_handler(self, name: str) -> bool:
         logger: logging.Logger | None = logging.getLogger(name)
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):
@@ -46,50 +46,53 @@ class LogCapture(logging.Handler):
         return True
 
 
-def _words(record: logging.LogRecord) -> str:
-    if isinstance(record.msg, dict):  # structlog, before a formatter of its own makes text of it
+def _text_of(record: logging.LogRecord) -> str:
+    if isinstance(record.msg, dict):  # structlog, before its own formatter renders it
         facts = {name: value for name, value in record.msg.items() if not name.startswith("_")}
         text = " ".join([str(facts.pop("event", "")), *(f"{name}={value}" for name, value in facts.items())])
     else:
         text = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
-        text = f"{text}\n{_DRESS.formatException(record.exc_info)}"
+        text = f"{text}\n{_FORMATTER.formatException(record.exc_info)}"
     return text
 
 
-_ears = LogCapture(current_log)
-_listeners = 0
+_capture = LogCapture(current_log)
+_capturing = 0
 
 
 @contextmanager
-def listening(wanted: bool = True) -> Iterator[None]:
-    """Inside the block, what handlers say is kept with their attempts."""
-    global _listeners
-    if not wanted:
+def capture_logs(enabled: bool = True) -> Iterator[None]:
+    """Keep what handlers log inside the block with their attempts, unless *enabled* is false."""
+    global _capturing
+    if not enabled:
         yield
         return
-    _listeners += 1
-    logging.getLogger().addHandler(_ears)  # twice is once
+    _capturing += 1
+    logging.getLogger().addHandler(_capture)  # adding it again has no effect
     try:
         yield
     finally:
-        _listeners -= 1
-        if not _listeners:
-            logging.getLogger().removeHandler(_ears)
+        _capturing -= 1
+        if not _capturing:
+            logging.getLogger().removeHandler(_capture)
 
 
 @contextmanager
-def heard(log: AttemptLog, level: int | None) -> Iterator[None]:
-    """The same in a child process, which runs one attempt at a time. *level* is the worker's: the child has none of its
-    own, unless the handler's module has set one up. None: nobody wants to hear."""
+def capture_logs_in_child(log: AttemptLog, level: int | None) -> Iterator[None]:
+    """Keep what the handler in a child process logs inside the block in *log*.
+
+    *level* is the worker's log level, used unless the handler's module has configured logging. None captures
+    nothing.
+    """
     if level is None:
         yield
         return
-    root, ears = logging.getLogger(), LogCapture(lambda: log)
+    root, capture = logging.getLogger(), LogCapture(lambda: log)
     if not root.handlers:
         root.setLevel(level)
-    root.addHandler(ears)
+    root.addHandler(capture)
     try:
         yield
     finally:
-        root.removeHandler(ears)
+        root.removeHandler(capture)

@@ -1,10 +1,10 @@
-"""The gateway: an HTTP service of its own that turns a PDF into XML, each file in a child process under limits.
+"""The gateway: a separate HTTP service that turns a PDF into XML, each file in a child process under limits.
 
 ```text
-service ── a request each ──▶ pool ── a socket each ──▶ nursery ── fork ──▶ child: one file, then gone
+service ── requests ──▶ pool ── one socket each ──▶ fork servers ── fork ──▶ child: converts one file, then exits
 ```
 
-The service knows HTTP, the pool knows who is free. A nursery has loaded the parsers, and forks a child for each file:
-what a hostile file does to a child ends with that child, and none pays for loading the parsers again.
-Uploads and results lie in files without a name, handed on as descriptors: none is left behind when a process is killed.
+The service speaks HTTP and the pool knows which fork server is free. A fork server has loaded the parsers and
+forks a child for each file. A hostile file can harm only its child, and no child has to load the parsers
+again. Uploads and results are unnamed files passed on as descriptors, so a killed process leaves none behind.
 """

@@ -1,4 +1,7 @@
-"""The fault switch: lets the gateway fail on purpose, for tests and the tour. Off unless the gateway is told `--faults`."""
+"""The fault switch: makes the gateway fail on purpose, for tests and the tour.
+
+The option `--faults` enables it.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from typing import Annotated
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from systems.common import faulting
-from systems.common.cutting import close, cut
-from systems.common.faulting import answer, drain
+from systems.common import fault_switch
+from systems.common.connections import close, cut
+from systems.common.fault_switch import answer, drain
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong, with how many of the requests, and for how long.
+    """A fault: what goes wrong, for which share of the requests, and for how long.
 
-    *latency_ms* comes on top of any of the others; of the others the first that is set counts: *reset* cuts the
-    connection, *hang* never answers, *status* answers with that, *garbage* with something that is no XML, *truncate* with half of
-    the true answer.
+    *latency_ms* combines with any other. Of the others, the first that is set counts: *reset* cuts the
+    connection, *hang* never answers, *status* answers with that status, *garbage* with something that is not
+    XML, and *truncate* with half of the real response.
     """
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
@@ -32,12 +35,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
 
 
-class Switch(faulting.Switch[Fault]):
-    """Of these faults."""
+class Switch(fault_switch.Switch[Fault]):
+    """The fault switch of the gateway."""
 
 
 class Faults:
-    """The layer between the server and the service in which requests are made to fail."""
+    """ASGI middleware that makes requests to the service fail as the switch says."""
 
     def __init__(self, app: ASGIApp, switch: Switch) -> None:
         self._app, self._switch = app, switch
@@ -61,26 +64,28 @@ class Faults:
             cut(scope)
         elif fault.status is not None:
             await drain(receive)
-            asked = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
+            headers = [] if fault.retry_after is None else [(b"retry-after", b"%d" % fault.retry_after)]
             body = b'{"type":"about:blank","status":%d,"code":"FAULT","detail":"A fault is switched on."}'
-            await answer(send, fault.status, body % fault.status, b"application/problem+json", asked)
+            await answer(send, fault.status, body % fault.status, b"application/problem+json", headers)
         elif fault.garbage:
             await drain(receive)
             await answer(send, 200, b"\x00\xff<html><p>not what you asked for", b"application/xml", [])
         elif fault.truncate:
-            await self._app(scope, receive, _halving(send, scope))
+            await self._app(scope, receive, _send_half(send, scope))
         else:
             await self._app(scope, receive, send)
 
 
-def _halving(send: Send, scope: Scope) -> Send:
-    """Pass on the head and half of the body, then cut."""
+def _send_half(send: Send, scope: Scope) -> Send:
+    """Return a `send` that passes on the headers and half of the body, then closes the connection."""
 
     async def halve(message: Message) -> None:
         if message["type"] == "http.response.body":
             body = message.get("body", b"")
             await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
-            close(scope)  # in order, so that the half arrives: the length is what tells
+            close(
+                scope
+            )  # no reset, so that the half arrives; the client sees that it is shorter than its length
             return
         await send(message)
 

@@ -1,4 +1,4 @@
-"""The nurseries of a gateway: who is free, who waits, and who has to be replaced."""
+"""The pool of a gateway's fork servers: it assigns files to them and replaces those that end."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.logs import Log
+from holdfast.logging import Log
 from systems.converter import refusals
 from systems.converter.gateway.limits import Limits
-from systems.converter.gateway.orders import MESSAGE_BYTES, Answer
+from systems.converter.gateway.messages import MESSAGE_BYTES, Answer
 from systems.converter.refusals import Refused
 
 log = Log("converter.gateway")
 
 #: Where `systems` is imported from, wherever the gateway was started.
 _ROOT = Path(__file__).parents[3]
-#: A nursery that has not answered for this much longer than a child may live is replaced.
+#: A fork server that does not answer within the time limit of a conversion and these seconds is replaced.
 _GRACE = 5.0
 _START_SECONDS = 20.0
 
 
 class Lost(Exception):
-    """The nursery is gone. Nothing is known of the file it was at: it may be given to another."""
+    """The fork server has ended or does not answer. Its file may be given to another one."""
 
 
-class Nursery:
-    """One nursery process, seen from the gateway. It serves one file at a time."""
+class ForkServer:
+    """The gateway's end of a fork server process, which converts one file at a time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -43,7 +43,7 @@ class Nursery:
                 [
                     sys.executable,
                     "-m",
-                    "systems.converter.gateway.nursery",
+                    "systems.converter.gateway.fork_server",
                     str(theirs.fileno()),
                     str(os.getpid()),
                     msgspec.json.encode(limits).decode(),
@@ -52,7 +52,7 @@ class Nursery:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the gateway; it ends its nurseries itself
+                start_new_session=True,  # Ctrl-C reaches only the gateway, which ends its fork servers itself
             )
         ours.setblocking(False)
         self._socket = ours
@@ -63,32 +63,38 @@ class Nursery:
         return self._process.pid
 
     async def ready(self) -> None:
-        self.confined = (await self._hear(_START_SECONDS)).confined
+        """Wait until the process accepts files. Raise `Lost` if it does not."""
+        self.confined = (await self._receive(_START_SECONDS)).confined
 
     async def convert(self, source: int, target: int, mapping: str) -> None:
-        """`Refused` when the file is at fault, `Lost` when the nursery is."""
+        """Convert the PDF in the open file *source* to XML in *target*.
+
+        Raises:
+            Refused: The file cannot be converted.
+            Lost: The fork server failed.
+        """
         try:
             socket.send_fds(self._socket, [mapping.encode()], [source, target])
         except OSError as error:
             raise Lost(str(error)) from error
-        answer = await self._hear(self._limits.seconds + _GRACE)
+        answer = await self._receive(self._limits.seconds + _GRACE)
         if answer.refusal is not None:
             raise Refused(answer.refusal)
         if answer.error:
             raise Lost(answer.error)
 
-    async def _hear(self, seconds: float) -> Answer:
+    async def _receive(self, seconds: float) -> Answer:
         try:
             async with asyncio.timeout(seconds):
-                said = await asyncio.get_running_loop().sock_recv(self._socket, MESSAGE_BYTES)
+                message = await asyncio.get_running_loop().sock_recv(self._socket, MESSAGE_BYTES)
         except (OSError, TimeoutError) as error:
             raise Lost(f"{type(error).__name__}: {error}") from error
-        if not said:
+        if not message:
             raise Lost("it has ended")
-        return msgspec.json.decode(said, type=Answer)
+        return msgspec.json.decode(message, type=Answer)
 
     def end(self) -> None:
-        """Kill it and its child, if any."""
+        """Kill the process and its child."""
         self._socket.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -96,16 +102,15 @@ class Nursery:
 
 
 class Pool:
-    """As many nurseries as conversions run at a time; a few more may wait for one."""
+    """The fork servers of a gateway: *size* conversions run at a time, and *waiting* more may wait."""
 
     def __init__(self, size: int, limits: Limits, *, waiting: int) -> None:
         self._size, self._limits, self._waiting = size, limits, waiting
-        self._free: asyncio.LifoQueue[Nursery | None] = (
-            asyncio.LifoQueue()
-        )  #: None: one that is to be started
-        self._all: set[Nursery] = set()
-        self._asking = 0
-        self._failing = False  #: the last nursery that was needed could not be had
+        #: None stands for one that has to be started.
+        self._free: asyncio.LifoQueue[ForkServer | None] = asyncio.LifoQueue()
+        self._all: set[ForkServer] = set()
+        self._conversions = 0  #: those that run or wait
+        self._failing = False  #: the last fork server that was needed was lost or did not start
         self.confined = False
 
     async def __aenter__(self) -> Pool:
@@ -117,8 +122,8 @@ class Pool:
         if not first.confined:
             log.warning("sandbox.unavailable", reason="this kernel has no filter for system calls we know")
         self._free.put_nowait(first)
-        for nursery in await asyncio.gather(*(self._start() for _ in range(self._size - 1))):
-            self._free.put_nowait(nursery)
+        for fork_server in await asyncio.gather(*(self._start() for _ in range(self._size - 1))):
+            self._free.put_nowait(fork_server)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -127,80 +132,85 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        return sorted(nursery.pid for nursery in self._all)
+        return sorted(fork_server.pid for fork_server in self._all)
 
     @property
     def busy(self) -> int:
-        """Conversions that run or wait."""
-        return self._asking
+        """The number of conversions that run or wait."""
+        return self._conversions
 
     async def convert(self, source: int, target: int, mapping: str) -> None:
-        """Convert the PDF in the open file *source* to XML in *target*. `Refused` tells why not."""
-        if self._asking >= self._size + self._waiting:
+        """Convert the PDF in the open file *source* to XML in *target*.
+
+        Raise `Refused` if that is not possible.
+        """
+        if self._conversions >= self._size + self._waiting:
             raise Refused(refusals.BUSY)
-        self._asking += 1
+        self._conversions += 1
         try:
-            for _ in range(2):  # a nursery that was lost is not the file's fault: another one may try
+            for _ in range(2):  # the file did not cause the loss of a fork server: another one may try
                 os.ftruncate(target, 0)
                 os.lseek(target, 0, os.SEEK_SET)
                 if await self._convert(source, target, mapping):
                     return
         finally:
-            self._asking -= 1
+            self._conversions -= 1
         raise Refused(refusals.NO_CONVERTER)
 
     async def _convert(self, source: int, target: int, mapping: str) -> bool:
-        nursery = await self._free.get()
+        fork_server = await self._free.get()
         try:
-            if nursery is None:
-                nursery = await self._start()
-            await nursery.convert(source, target, mapping)
+            if fork_server is None:
+                fork_server = await self._start()
+            await fork_server.convert(source, target, mapping)
         except Refused:
             raise
         except Lost as lost:
             log.warning("fork_server.lost", reason=str(lost))
             self._failing = True
-            self._drop(nursery)
-            nursery = None
+            self._drop(fork_server)
+            fork_server = None
             return False
-        except BaseException:  # cancelled in the middle: what it would answer belongs to nobody
-            self._drop(nursery)
-            nursery = None
+        except BaseException:  # cancelled: no caller is left to take the answer
+            self._drop(fork_server)
+            fork_server = None
             raise
         finally:
-            self._free.put_nowait(nursery)
+            self._free.put_nowait(fork_server)
         self._failing = False
         return True
 
     async def check(self) -> bool:
-        """Whether a file would find a converter. After a loss that is tried: health must not wait for the next file,
-        for who asks about it may hold back all files until it is good."""
+        """Return whether a file could be converted. After a loss, try to start a fork server.
+
+        Health must not wait for the next file: a caller may hold back all files until the gateway is healthy.
+        """
         if self._failing and not self._free.empty():
-            nursery = self._free.get_nowait()
+            fork_server = self._free.get_nowait()
             try:
-                if nursery is None:
-                    nursery = await self._start()
+                if fork_server is None:
+                    fork_server = await self._start()
                 self._failing = False
             except Lost as error:
                 log.warning("fork_server.start_failed", reason=str(error))
             finally:
-                self._free.put_nowait(nursery)
+                self._free.put_nowait(fork_server)
         return not self._failing
 
-    async def _start(self) -> Nursery:
+    async def _start(self) -> ForkServer:
         try:
-            nursery = Nursery(self._limits)
-        except OSError as error:  # no process or no file can be had just now
+            fork_server = ForkServer(self._limits)
+        except OSError as error:  # the system has no process or file to give
             raise Lost(str(error)) from error
-        self._all.add(nursery)
+        self._all.add(fork_server)
         try:
-            await nursery.ready()
+            await fork_server.ready()
         except BaseException:
-            self._drop(nursery)
+            self._drop(fork_server)
             raise
-        return nursery
+        return fork_server
 
-    def _drop(self, nursery: Nursery | None) -> None:
-        if nursery is not None and nursery in self._all:
-            self._all.discard(nursery)
-            nursery.end()
+    def _drop(self, fork_server: ForkServer | None) -> None:
+        if fork_server is not None and fork_server in self._all:
+            self._all.discard(fork_server)
+            fork_server.end()

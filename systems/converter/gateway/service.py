@@ -1,6 +1,6 @@
 """The gateway's HTTP service.
 
-| request | answer |
+| request | response |
 |---|---|
 | `POST /convert?mapping=text\\|jats\\|alto`, the PDF as body | 200 with the XML, or a problem (RFC 9457) with a code and a reason |
 | `GET /healthz` | 200 when it can convert, 503 when it cannot |
@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from holdfast.logs import Log
+from holdfast.logging import Log
 from systems.converter import refusals
 from systems.converter.content import HEAD_BYTES, is_pdf
 from systems.converter.gateway.faults import Fault, Faults, Switch
@@ -35,29 +35,32 @@ from systems.converter.refusals import Refusal, Refused
 
 log = Log("converter.gateway")
 
-#: Uploads and results are written and read in pieces of this size, each in a thread: a slow disk stops nobody else.
-_PIECE = 256 * 1024
+#: Uploads and results are written and read in chunks of this size, each in a thread: a slow disk delays no
+#: other request.
+_CHUNK = 256 * 1024
 _XML = {"content-type": "application/xml; charset=utf-8", "x-content-type-options": "nosniff"}
 
 
 class Service:
+    """The handlers of the gateway's routes."""
+
     def __init__(self, pool: Pool, limits: Limits, *, uploads: int) -> None:
-        """*uploads*: how many requests may be under way at a time."""
+        """*uploads* is the number of requests that may run at a time."""
         self._pool, self._limits = pool, limits
-        self._uploads, self._under_way = uploads, 0
+        self._uploads, self._running = uploads, 0
 
     async def convert(self, request: Request) -> Response:
-        if self._under_way >= self._uploads:
+        if self._running >= self._uploads:
             return _problem(refusals.BUSY)
-        self._under_way += 1
+        self._running += 1
         try:
             return await self._convert(request)
         except Refused as refused:
             return _problem(refused.refusal)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody is there to read it
+            return Response(status_code=400)  # the client has gone
         finally:
-            self._under_way -= 1
+            self._running -= 1
 
     async def _convert(self, request: Request) -> Response:
         mapping = request.query_params.get("mapping", "")
@@ -68,10 +71,10 @@ class Service:
             raise Refused(refusals.too_large(self._limits.upload_bytes))
         with contextlib.ExitStack() as files:
             try:
-                source = files.enter_context(_nameless())
-                await self._take(request, source)
-                target = _nameless()
-            except OSError as error:  # no space left, or too many files
+                source = files.enter_context(_unnamed_file())
+                await self._receive(request, source)
+                target = _unnamed_file()
+            except OSError as error:  # no space left, or too many open files
                 log.error("upload.not_stored", reason=f"{type(error).__name__}: {error.strerror}")
                 raise Refused(refusals.NO_SPACE) from None
             handed_over = False
@@ -84,33 +87,33 @@ class Service:
                 if not handed_over:
                     target.close()
 
-    async def _take(self, request: Request, source: IO[bytes]) -> None:
-        """Write the body to *source*, as far as it may be one of ours: it ends at the first sign that it is not."""
-        taken, piece, looked = 0, bytearray(), False
-        pieces = request.stream()
+    async def _receive(self, request: Request, source: IO[bytes]) -> None:
+        """Write the body to *source*. Raise `Refused` as soon as it is not a PDF, too large, or stalls."""
+        size, buffer, checked = 0, bytearray(), False
+        chunks = request.stream()
         while True:
             try:
                 async with asyncio.timeout(self._limits.stalled_seconds):
-                    chunk = await anext(pieces, None)
+                    chunk = await anext(chunks, None)
             except TimeoutError:
                 raise Refused(refusals.UPLOAD_STALLED) from None
             if chunk is None:
                 break
-            taken += len(chunk)
-            if taken > self._limits.upload_bytes:
+            size += len(chunk)
+            if size > self._limits.upload_bytes:
                 raise Refused(refusals.too_large(self._limits.upload_bytes))
-            piece += chunk
-            if not looked and taken >= HEAD_BYTES:
-                _look(piece)
-                looked = True
-            if len(piece) >= _PIECE:
-                await anyio.to_thread.run_sync(source.write, bytes(piece))
-                piece.clear()
-        if not taken:
+            buffer += chunk
+            if not checked and size >= HEAD_BYTES:
+                _check_head(buffer)
+                checked = True
+            if len(buffer) >= _CHUNK:
+                await anyio.to_thread.run_sync(source.write, bytes(buffer))
+                buffer.clear()
+        if not size:
             raise Refused(refusals.EMPTY)
-        if not looked:
-            _look(piece)
-        source.write(piece)
+        if not checked:
+            _check_head(buffer)
+        source.write(buffer)
         source.flush()
 
     async def healthz(self, _: Request) -> Response:
@@ -121,29 +124,29 @@ class Service:
         )
 
 
-def _look(head: bytearray) -> None:
+def _check_head(head: bytearray) -> None:
     if not is_pdf(bytes(head[:HEAD_BYTES])):
         raise Refused(refusals.NOT_PDF)
 
 
-def _nameless() -> IO[bytes]:
-    """A file that is in no folder: it ends with the last process that has it open."""
+def _unnamed_file() -> IO[bytes]:
+    """Return a file without a name. It goes when the last process closes it."""
     return tempfile.TemporaryFile()
 
 
 async def _xml(target: IO[bytes]) -> Response:
     size = os.fstat(target.fileno()).st_size
-    if size <= _PIECE:
+    if size <= _CHUNK:
         return Response(os.pread(target.fileno(), size, 0), headers=_XML)
-    return StreamingResponse(_pieces(target), headers={**_XML, "content-length": str(size)})
+    return StreamingResponse(_chunks(target), headers={**_XML, "content-length": str(size)})
 
 
-async def _pieces(target: IO[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(target: IO[bytes]) -> AsyncIterator[bytes]:
     with target:
         place = 0
-        while piece := await anyio.to_thread.run_sync(os.pread, target.fileno(), _PIECE, place):
-            place += len(piece)
-            yield piece
+        while chunk := await anyio.to_thread.run_sync(os.pread, target.fileno(), _CHUNK, place):
+            place += len(chunk)
+            yield chunk
 
 
 def _problem(refusal: Refusal) -> Response:
@@ -153,7 +156,7 @@ def _problem(refusal: Refusal) -> Response:
 
 
 class FaultSwitch:
-    """The routes of the switch."""
+    """The handlers of the fault switch's routes."""
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
@@ -176,7 +179,7 @@ class FaultSwitch:
 
 
 def make_app(*, size: int, limits: Limits | None = None, waiting: int = 64, faults: bool = False) -> ASGIApp:
-    """The gateway as an ASGI application; its children live as long as its lifespan."""
+    """Return the gateway as an ASGI application. Its fork servers run for its lifespan."""
     limits = limits or Limits()
     pool = Pool(size, limits, waiting=waiting)
     service = Service(pool, limits, uploads=size + waiting)
@@ -192,11 +195,11 @@ def make_app(*, size: int, limits: Limits | None = None, waiting: int = 64, faul
     ]
     switch = Switch()
     if faults:
-        shown = FaultSwitch(switch)
+        handlers = FaultSwitch(switch)
         routes += [
-            Route("/faults", shown.show, methods=["GET"]),
-            Route("/faults", shown.set, methods=["POST"]),
-            Route("/faults", shown.clear, methods=["DELETE"]),
+            Route("/faults", handlers.show, methods=["GET"]),
+            Route("/faults", handlers.set, methods=["POST"]),
+            Route("/faults", handlers.clear, methods=["DELETE"]),
         ]
     app = Starlette(routes=routes, lifespan=lifespan)
     return Faults(app, switch) if faults else app

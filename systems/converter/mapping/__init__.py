@@ -1,1 +1,1 @@
-"""The mappings: from a PDF to XML, the same bytes for the same file."""
+"""The mappings from a PDF to XML. The same file always results in the same bytes."""

@@ -1,7 +1,7 @@
-"""The mapping `alto`: the layout as ALTO v4 has it, which viewers of scanned books and archives read.
+"""The mapping `alto`: the layout as ALTO v4, the format that viewers of scanned books and archives read.
 
-ALTO lists its styles before its pages, so the file is read twice: once for the fonts, once for the rest. Twice the time
-of a page is less than the memory of all pages.
+ALTO lists its styles before its pages, so the file is read twice: once for the fonts, once for the rest.
+Reading twice costs time, but keeping all pages would cost memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pypdfium2
 from lxml import etree
 
 from systems.converter.mapping.layout import Box, Font, Page
-from systems.converter.mapping.reading import read_pages
+from systems.converter.mapping.pages import read_pages
 from systems.converter.mapping.text import number
 
 NAMESPACE = "http://www.loc.gov/standards/alto/ns-v4#"
@@ -21,6 +21,7 @@ _A = f"{{{NAMESPACE}}}"
 
 
 def write_alto(document: pypdfium2.PdfDocument, _data: bytes, out: IO[bytes]) -> None:
+    """Write the layout of *document* to *out* as ALTO."""
     styles = _styles(document)
     with etree.xmlfile(out, encoding="utf-8") as xml:
         xml.write_declaration()
@@ -46,8 +47,8 @@ def _styles(document: pypdfium2.PdfDocument) -> dict[Font, str]:
 
 
 def _description() -> etree._Element:
-    # The unit of ALTO that comes nearest to a point is the 1/1200 inch, but whole files are measured in it:
-    # "pixel" at 72 to the inch is the same as a point, and fractions stay readable.
+    # ALTO has no point. Its 1/1200 inch would need large numbers everywhere; a "pixel" at 72 to the inch
+    # equals a point.
     root = _element("Description")
     etree.SubElement(root, _A + "MeasurementUnit").text = "pixel"
     return root
@@ -58,9 +59,9 @@ def _style_list(styles: dict[Font, str]) -> etree._Element:
     for font, name in styles.items():
         style = etree.SubElement(root, _A + "TextStyle", ID=name, FONTFAMILY=font.name)
         style.set("FONTSIZE", number(font.size))
-        kinds = [kind for kind, given in (("bold", font.bold), ("italics", font.italic)) if given]
-        if kinds:
-            style.set("FONTSTYLE", " ".join(kinds))
+        traits = [trait for trait, given in (("bold", font.bold), ("italics", font.italic)) if given]
+        if traits:
+            style.set("FONTSTYLE", " ".join(traits))
     return root
 
 

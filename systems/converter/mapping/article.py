@@ -1,8 +1,8 @@
-"""What an article says, told from how it looks: title, authors, abstract, sections, paragraphs, references.
+"""Recognize the parts of an article by its layout: title, authors, abstract, sections and references.
 
-A guess, by rules that hold for most articles: the title is the largest text of the first page, headings are larger or
-bolder than the rest or numbered, and a list of references comes under a heading that says so. What is not recognised
-stays a paragraph: no text is dropped but what stands at the edge of page after page.
+The rules are guesses that hold for most articles. The title is the largest text of the first page. Headings
+are larger or bolder than the rest, or numbered. References follow a heading with such a name. Anything else
+becomes a paragraph. Only running heads and page numbers are dropped.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ _REFERENCES = re.compile(
 _REFERENCE = re.compile(r"^(\[[^\]\s]{1,12}\]|\d{1,3}\.)\s*")
 _NAME = re.compile(r"^[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){1,4}$")
 _MARKS = re.compile(r"(?<![\d*†‡§¶,])[\d*†‡§¶,]++$")
-#: The share of a page's height at its upper and lower edge where running heads and page numbers stand.
+#: The share of a page's height at its upper and lower edge that running heads and page numbers occupy.
 _EDGE = 0.08
 
 
 @dataclass(slots=True)
 class Section:
+    """A heading with its paragraphs."""
+
     title: str
     level: int
     paragraphs: list[str] = field(default_factory=list)
@@ -37,12 +39,16 @@ class Section:
 
 @dataclass(slots=True)
 class Reference:
+    """An entry of the list of references."""
+
     label: str
     text: str
 
 
 @dataclass(slots=True)
 class Article:
+    """The recognized parts of an article."""
+
     title: str = ""
     authors: tuple[str, ...] = ()
     abstract: list[str] = field(default_factory=list)
@@ -53,8 +59,8 @@ class Article:
 
 
 def read_article(pages: Iterable[Page], metadata: Metadata) -> Article:
-    kept = list(pages)
-    blocks = _without_edges(kept)
+    """Return the article on *pages*. *metadata* supplies a title and authors that the pages do not show."""
+    blocks = _without_edges(list(pages))
     body = _body_font(blocks)
     article = Article(title=metadata.title, authors=metadata.authors)
     title, rest = _take_title([block for page, block in blocks if page == 1], body)
@@ -63,21 +69,24 @@ def read_article(pages: Iterable[Page], metadata: Metadata) -> Article:
         article.title = title
         named, rest = _take_authors(rest, body)
         article.authors = named or article.authors
-    _tell(article, [*rest, *later], body)
+    _sort_blocks(article, [*rest, *later], body)
     return article
 
 
 def _without_edges(pages: Sequence[Page]) -> list[tuple[int, Block]]:
-    """All blocks with their page, but for lone lines that stand at the same edge of several pages."""
-    seen: Counter[str] = Counter()
+    """Return all blocks with their page numbers, without running heads and page numbers.
+
+    Those are single lines at an edge that recur on several pages or are only a number.
+    """
+    counts: Counter[str] = Counter()
     for page in pages:
-        seen.update({_shape(block) for block in page.blocks if _at_edge(page, block)})
-    often = {shape for shape, times in seen.items() if times > 1}
+        counts.update({_shape(block) for block in page.blocks if _at_edge(page, block)})
+    recurring = {shape for shape, times in counts.items() if times > 1}
     return [
         (page.number, block)
         for page in pages
         for block in page.blocks
-        if not (_at_edge(page, block) and (_shape(block) in often or _shape(block) == "#"))
+        if not (_at_edge(page, block) and (_shape(block) in recurring or _shape(block) == "#"))
     ]
 
 
@@ -103,7 +112,10 @@ def _body_font(blocks: Sequence[tuple[int, Block]]) -> Font:
 
 
 def _take_title(blocks: list[Block], body: Font) -> tuple[str, list[Block]]:
-    """The largest text in the upper part of the first page, and what is left."""
+    """Return the largest text of the first page, and the blocks without it.
+
+    Return "" if no text stands out.
+    """
     largest = max((block.lines[0].font.size for block in blocks), default=0.0)
     if largest <= 1.15 * body.size:
         return "", blocks
@@ -116,10 +128,13 @@ def _take_title(blocks: list[Block], body: Font) -> tuple[str, list[Block]]:
 
 
 def _take_authors(blocks: list[Block], body: Font) -> tuple[tuple[str, ...], list[Block]]:
-    """The names right below the title: the first block in which every part looks like one."""
+    """Return the names below the title, and the blocks without them.
+
+    They are the first of the next four blocks in which every part looks like a name.
+    """
     for place, block in enumerate(blocks[:4]):
         text = _joined(block.lines)
-        # Names may be set larger than the rest, as headings are; they are not numbered, and rarely bold.
+        # Names may be larger than the rest, as headings are, but they are not numbered and rarely bold.
         if _ABSTRACT.match(text) or (block.lines[0].font.bold and not body.bold) or _NUMBERED.match(text):
             break
         names = tuple(_MARKS.sub("", name).strip() for name in split_names(text))
@@ -128,10 +143,10 @@ def _take_authors(blocks: list[Block], body: Font) -> tuple[tuple[str, ...], lis
     return (), blocks
 
 
-def _tell(article: Article, blocks: Sequence[Block], body: Font) -> None:
-    """Sort what follows the head into abstract, sections and references."""
+def _sort_blocks(article: Article, blocks: Sequence[Block], body: Font) -> None:
+    """Add the blocks after the title and the authors to the abstract, the sections and the references."""
     target = article.opening
-    flowing = False  # whether the paragraph before may go on in the next column or page
+    flowing = False  # whether the last paragraph may continue in the next column or page
     for block in blocks:
         text = _joined(block.lines)
         level = _level(block.lines[0], body) if len(text) <= 200 else 0
@@ -141,10 +156,10 @@ def _tell(article: Article, blocks: Sequence[Block], body: Font) -> None:
         if article.references_title:
             _add_references(article, block)
             continue
-        opened = _ABSTRACT.match(text)
-        if opened and not article.sections and not article.abstract:
+        heading = _ABSTRACT.match(text)
+        if heading and not article.sections and not article.abstract:
             target, flowing = article.abstract, False
-            if text := text[opened.end() :].strip():
+            if text := text[heading.end() :].strip():
                 target.append(text)
             continue
         if level:
@@ -161,7 +176,7 @@ def _tell(article: Article, blocks: Sequence[Block], body: Font) -> None:
 
 
 def _level(line: Line, body: Font) -> int:
-    """How deep a heading this line is; 0 for none."""
+    """Return the level of a heading, from 1, or 0 if the line is not a heading."""
     text, font = line.text, line.font
     letters = sum(letter.isalpha() for letter in text)
     if letters < 2 or len(text) > 150 or (_REFERENCE.match(text) and text.startswith("[")):
@@ -174,7 +189,7 @@ def _level(line: Line, body: Font) -> int:
 
 
 def _paragraphs(block: Block) -> list[str]:
-    """The block's text, split where a line is set in."""
+    """Return the paragraphs of a block. An indented line after the end of a sentence begins a new one."""
     parts: list[list[Line]] = []
     for line in block.lines:
         indented = line.box.left - block.box.left > 0.8 * max(line.font.size, 1.0)
@@ -186,23 +201,26 @@ def _paragraphs(block: Block) -> list[str]:
 
 
 def _add_references(article: Article, block: Block) -> None:
-    """Each reference begins with a label, or where there are none, further left than the lines that follow it."""
+    """Add the references of a block.
+
+    Each begins with a label, or is set further left than its other lines.
+    """
     for line in block.lines:
         text = line.text
         label = _REFERENCE.match(text)
-        known = article.references
+        references = article.references
         hanging = line.box.left - block.box.left < 0.5 * max(line.font.size, 1.0)
-        labelled = bool(known and known[-1].label)
+        labelled = bool(references and references[-1].label)
         if label:
-            known.append(Reference(label[1], text[label.end() :]))
-        elif not known or (not labelled and hanging and _is_ended(known[-1].text)):
-            known.append(Reference("", text))
+            references.append(Reference(label[1], text[label.end() :]))
+        elif not references or (not labelled and hanging and _is_ended(references[-1].text)):
+            references.append(Reference("", text))
         else:
-            known[-1].text = _glued(known[-1].text, text)
+            references[-1].text = _glued(references[-1].text, text)
 
 
 def _joined(lines: Sequence[Line]) -> str:
-    """The text of *lines*, with words put together that were broken at their ends."""
+    """Return the text of *lines*. Words that were hyphenated at the end of a line are joined."""
     text = ""
     for line in lines:
         text = _glued(text, line.text)

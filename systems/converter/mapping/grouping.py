@@ -1,4 +1,4 @@
-"""Words become lines, lines become blocks, and blocks are put in the order in which they are read."""
+"""Group words into lines and lines into blocks, and sort the blocks into reading order."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Callable, Sequence
 
 from systems.converter.mapping.layout import Block, Box, Line, Word
 
-#: A gap wider than this many font sizes is one between columns or cells, not between words.
+#: The widest gap between two words, in font sizes. A wider one separates columns or cells.
 _WIDEST_SPACE = 1.6
-#: Lines of one block are no further apart than this many line heights.
+#: The widest gap between two lines of a block, in line heights.
 _LEADING = 0.75
 #: The narrowest gap between columns, in points.
 _GUTTER = 6.0
-#: A page with more blocks than this is not looked through for columns: that takes time by their square.
-_MOST_BLOCKS = 400
+#: A page with more blocks than this is not searched for columns, which takes quadratic time.
+_MAX_BLOCKS = 400
 
 
-#: From a box to where it begins and ends along one side.
+#: Takes a box and returns its start and end along one axis.
 _Extent = Callable[[Box], tuple[float, float]]
 
 
 def blocks_of(words: Sequence[Word]) -> list[Block]:
+    """Return the words of a page as blocks, in reading order."""
     return in_reading_order(_stack(_join(words)))
 
 
 def _join(words: Sequence[Word]) -> list[Line]:
-    """Lines of words that follow each other in the file and stand beside each other on the page."""
+    """Return lines of words that are adjacent both in the file and on the page."""
     lines: list[Line] = []
     for word in words:
         last = lines[-1] if lines else None
@@ -50,7 +51,7 @@ def _continues(line: Line, word: Word) -> bool:
 
 
 def _stack(lines: Sequence[Line]) -> list[Block]:
-    """Blocks of lines that follow each other in the file and stand close below each other in the same hand."""
+    """Return blocks of lines that are adjacent in the file, close on the page, and similar in font."""
     blocks: list[Block] = []
     for line in lines:
         last = blocks[-1] if blocks else None
@@ -75,8 +76,8 @@ def _belongs(block: Block, line: Line) -> bool:
 
 
 def in_reading_order(blocks: Sequence[Block]) -> list[Block]:
-    """Top to bottom, but column by column where the page has columns, and across it where something spans them."""
-    if len(blocks) > _MOST_BLOCKS:
+    """Return the blocks from top to bottom, and column by column where the page has columns."""
+    if len(blocks) > _MAX_BLOCKS:
         return sorted(blocks, key=_place)
     return _ordered(list(blocks), depth=0)
 
@@ -94,19 +95,19 @@ def _ordered(blocks: list[Block], depth: int) -> list[Block]:
     strips = _strips(blocks)
     if len(strips) == 1:
         return sorted(blocks, key=_place)
-    read: list[Block] = []
+    ordered: list[Block] = []
     for band in _bands(strips):
-        read += _ordered(band, depth + 1) if len(band) < len(blocks) else sorted(band, key=_place)
-    return read
+        ordered += _ordered(band, depth + 1) if len(band) < len(blocks) else sorted(band, key=_place)
+    return ordered
 
 
 def _columns(blocks: list[Block]) -> list[list[Block]]:
-    """The blocks split at each gap that goes from top to bottom, from left to right."""
+    """Split the blocks at vertical gaps, and return the parts from left to right."""
     return _split(blocks, lambda box: (box.left, box.right), _GUTTER)
 
 
 def _strips(blocks: list[Block]) -> list[list[Block]]:
-    """The blocks split at each gap that goes from left to right, from top to bottom."""
+    """Split the blocks at horizontal gaps, and return the parts from top to bottom."""
     return _split(blocks, lambda box: (box.top, box.bottom), 0.0)
 
 
@@ -125,7 +126,10 @@ def _split(blocks: list[Block], extent: _Extent, least: float) -> list[list[Bloc
 
 
 def _bands(strips: list[list[Block]]) -> list[list[Block]]:
-    """Strips that have their columns in common are one band: its columns are read down to its end."""
+    """Merge adjacent strips that share their columns into bands.
+
+    Each column is read down to the end of its band.
+    """
     bands: list[list[Block]] = []
     divided = False
     for strip in strips:

@@ -1,4 +1,4 @@
-"""The mapping `jats`: an article in the journals' tag suite, as far as it can be told from a PDF."""
+"""The mapping `jats`: an article in the Journal Article Tag Suite, as far as a PDF shows its structure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from lxml import etree
 
 from systems.converter.mapping.article import Article, Section, read_article
 from systems.converter.mapping.metadata import read_metadata
-from systems.converter.mapping.reading import read_pages
+from systems.converter.mapping.pages import read_pages
 
 
 def write_jats(document: pypdfium2.PdfDocument, data: bytes, out: IO[bytes]) -> None:
+    """Write the article in *document* to *out* as JATS."""
     article = read_article(read_pages(document), read_metadata(data))
     root = _build(article)
     out.write(etree.tostring(root, xml_declaration=True, encoding="utf-8", pretty_print=True))
@@ -25,10 +26,10 @@ def _build(article: Article) -> etree._Element:
     _add_paragraphs(body, article.opening)
     _add_sections(body, article.sections)
     if article.references_title:
-        listed = etree.SubElement(etree.SubElement(root, "back"), "ref-list")
-        _add(listed, "title", article.references_title)
+        list_ = etree.SubElement(etree.SubElement(root, "back"), "ref-list")
+        _add(list_, "title", article.references_title)
         for nth, reference in enumerate(article.references, 1):
-            entry = etree.SubElement(listed, "ref", id=f"ref{nth}")
+            entry = etree.SubElement(list_, "ref", id=f"ref{nth}")
             if reference.label:
                 _add(entry, "label", reference.label)
             _add(entry, "mixed-citation", reference.text)
@@ -48,16 +49,16 @@ def _add_front(root: etree._Element, article: Article) -> None:
 
 
 def _add_sections(body: etree._Element, sections: list[Section]) -> None:
-    """Nested by level; a level that is left out (1, then 1.1.1) nests only as deep as there are headings."""
-    open_ones: list[tuple[int, etree._Element]] = []
+    """Add the sections, nested by level. A skipped level (1, then 1.1.1) adds no extra element."""
+    ancestors: list[tuple[int, etree._Element]] = []
     for section in sections:
-        while open_ones and open_ones[-1][0] >= section.level:
-            open_ones.pop()
-        parent = open_ones[-1][1] if open_ones else body
+        while ancestors and ancestors[-1][0] >= section.level:
+            ancestors.pop()
+        parent = ancestors[-1][1] if ancestors else body
         element = etree.SubElement(parent, "sec")
         _add(element, "title", section.title)
         _add_paragraphs(element, section.paragraphs)
-        open_ones.append((section.level, element))
+        ancestors.append((section.level, element))
 
 
 def _add_paragraphs(parent: etree._Element, paragraphs: list[str]) -> None:

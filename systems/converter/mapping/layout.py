@@ -1,6 +1,7 @@
-"""What is on a page: blocks of lines of words, each with its box.
+"""The layout of a page: blocks of lines of words, each with its box.
 
-Boxes are in points from the upper left corner of the page as it is shown, so a page that is turned reads like any other.
+Boxes are in points from the upper left corner of the page as it is displayed, so a rotated page reads like
+any other.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from typing import NamedTuple
 
 
 class Font(NamedTuple):
+    """A font as it is used on a page."""
+
     name: str
-    size: float  #: in points, as shown
+    size: float  #: in points, as displayed
     bold: bool
     italic: bool
 
 
 class Box(NamedTuple):
+    """A rectangle on a page."""
+
     left: float
     top: float
     right: float
@@ -31,6 +36,7 @@ class Box(NamedTuple):
         return self.bottom - self.top
 
     def joined(self, other: Box) -> Box:
+        """Return the smallest box around this one and *other*."""
         return Box(
             min(self.left, other.left),
             min(self.top, other.top),
@@ -40,14 +46,18 @@ class Box(NamedTuple):
 
 
 class Word(NamedTuple):
+    """A word, or the part of it before a hyphen at the end of a line."""
+
     text: str
     box: Box
     font: Font
-    broken: bool = False  #: it ends with a hyphen that stands there because the line ends
+    broken: bool = False  #: it ends with a hyphen that only the end of the line put there
 
 
 @dataclass(slots=True)
 class Line:
+    """Words beside each other."""
+
     box: Box
     words: list[Word]
 
@@ -57,7 +67,7 @@ class Line:
 
     @property
     def font(self) -> Font:
-        """That of most of its letters."""
+        """The font of most of its letters."""
         if len(self.words) == 1:
             return self.words[0].font
         letters: dict[Font, int] = {}
@@ -68,13 +78,17 @@ class Line:
 
 @dataclass(slots=True)
 class Block:
+    """Lines below each other, such as a paragraph or a heading."""
+
     box: Box
     lines: list[Line]
 
 
 @dataclass(slots=True)
 class Page:
+    """A page and its text."""
+
     number: int  #: from 1
     width: float
     height: float
-    blocks: list[Block] = field(default_factory=list)  #: in the order they are read
+    blocks: list[Block] = field(default_factory=list)  #: in reading order

@@ -1,7 +1,7 @@
-"""The title and the authors as the file itself names them: in its XMP packet, else in its information dictionary.
+"""Read the title and the authors from a PDF's metadata: its XMP packet, or else its information dictionary.
 
-Both come from strangers. The XMP is read without entities, without a network and without a document type, and whatever
-is wrong with either of them means only that nothing is known.
+Both are untrusted. The XMP is parsed without entities, network access and document type. If the metadata is
+invalid, it counts as missing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from lxml import etree
 
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
-#: A packet larger than this is not about a title.
-_MOST_XMP = 1_000_000
-_MOST_TEXT, _MOST_AUTHORS = 500, 100
+#: A larger packet is ignored.
+_MAX_XMP_BYTES = 1_000_000
+_MAX_TEXT, _MAX_AUTHORS = 500, 100
 
 
 class Metadata(NamedTuple):
+    """The title and the authors that a file names, "" and () if it does not."""
+
     title: str
     authors: tuple[str, ...]
 
 
 def read_metadata(data: bytes) -> Metadata:
+    """Return the title and the authors that the PDF in *data* names."""
     try:
         with pikepdf.open(io.BytesIO(data), suppress_warnings=True) as pdf:
             title, authors = _from_xmp(pdf)
@@ -33,12 +36,10 @@ def read_metadata(data: bytes) -> Metadata:
             if isinstance(info, pikepdf.Dictionary):
                 title = title or clean(str(info.get("/Title", "")))
                 authors = authors or split_names(clean(str(info.get("/Author", ""))))
-            return Metadata(title, authors[:_MOST_AUTHORS])
+            return Metadata(title, authors[:_MAX_AUTHORS])
     except MemoryError:
         raise
-    except (
-        Exception
-    ):  # a second parser's opinion of a broken file is no reason to refuse what the first could read
+    except Exception:  # this second parser must not refuse a file that the first one could read
         return Metadata("", ())
 
 
@@ -47,8 +48,8 @@ def _from_xmp(pdf: pikepdf.Pdf) -> tuple[str, tuple[str, ...]]:
     if not isinstance(stream, pikepdf.Stream):
         return "", ()
     packet = stream.read_bytes()
-    # Neither is found in an honest packet, and without them an XML parser has nothing to blow up.
-    if len(packet) > _MOST_XMP or b"<!DOCTYPE" in packet or b"<!ENTITY" in packet:
+    # An honest packet has neither, and without them entities cannot expand without end.
+    if len(packet) > _MAX_XMP_BYTES or b"<!DOCTYPE" in packet or b"<!ENTITY" in packet:
         return "", ()
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
@@ -61,12 +62,12 @@ def _from_xmp(pdf: pikepdf.Pdf) -> tuple[str, tuple[str, ...]]:
 
 
 def clean(text: str) -> str:
-    """One line that XML can hold."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _MOST_TEXT])
-    return " ".join(kept.split())[:_MOST_TEXT]
+    """Return *text* as one line of printable letters, shortened if it is long."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * _MAX_TEXT])
+    return " ".join(printable.split())[:_MAX_TEXT]
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """The names in a list of them, as people write it."""
+    """Return the names in a list such as "A, B and C"."""
     parts = re.split(r"[;,·&]|\band\b|\bund\b", text)
     return tuple(name for part in parts if (name := part.strip()))

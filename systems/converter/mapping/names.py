@@ -1,3 +1,3 @@
-"""The names of the mappings, for those who do not convert: importing this loads no parser."""
+"""The names of the mappings. Unlike `convert`, this module loads no parser."""
 
 MAPPINGS = ("text", "jats", "alto")

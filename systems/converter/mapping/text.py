@@ -1,4 +1,4 @@
-"""The mapping `text`: everything that is told about the text of a page, in a vocabulary of our own."""
+"""The mapping `text`: pages, fonts, blocks, lines and words with their boxes, in our own XML vocabulary."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pypdfium2
 from lxml import etree
 
 from systems.converter.mapping.layout import Box, Font, Page
-from systems.converter.mapping.reading import read_pages
+from systems.converter.mapping.pages import read_pages
 
 NAMESPACE = "urn:holdfast:converter:text:1"
 
 
 def write_text(document: pypdfium2.PdfDocument, _data: bytes, out: IO[bytes]) -> None:
+    """Write the text of *document* and its layout to *out*."""
     with etree.xmlfile(out, encoding="utf-8") as xml:
         xml.write_declaration()
         with xml.element("document", {"pages": str(len(document))}, nsmap={None: NAMESPACE}):
@@ -25,7 +26,7 @@ def write_text(document: pypdfium2.PdfDocument, _data: bytes, out: IO[bytes]) ->
 def _page(page: Page) -> etree._Element:
     fonts: dict[Font, str] = {}
     root = _element("page", number=str(page.number), width=number(page.width), height=number(page.height))
-    listed = etree.SubElement(root, f"{{{NAMESPACE}}}fonts")
+    font_list = etree.SubElement(root, f"{{{NAMESPACE}}}fonts")
     for block in page.blocks:
         in_block = _under(root, "block", _sides(block.box))
         for line in block.lines:
@@ -35,7 +36,7 @@ def _page(page: Page) -> etree._Element:
                     fonts[word.font] = f"p{page.number}f{len(fonts) + 1}"
                 _under(in_line, "word", _sides(word.box) | {"font": fonts[word.font]}).text = word.text
     for font, name in fonts.items():
-        entry = _under(listed, "font", {"id": name, "name": font.name, "size": number(font.size)})
+        entry = _under(font_list, "font", {"id": name, "name": font.name, "size": number(font.size)})
         if font.bold:
             entry.set("bold", "true")
         if font.italic:
@@ -44,7 +45,7 @@ def _page(page: Page) -> etree._Element:
 
 
 def number(value: float) -> str:
-    """Two places at most, and no sign before a zero."""
+    """Return *value* with at most two decimal places, and without a sign before zero."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 

@@ -1,4 +1,4 @@
-"""`make run`: start the converter, say where it is, keep it up, and stop it all within three seconds of Ctrl-C."""
+"""`make run`: start the converter, print its address, restart its processes, and stop all on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from devservices.server import free_port
 from systems.common.children import Child
 from systems.common.running import (
-    around,
+    child_environment,
+    data_line,
+    env_value,
     find_database,
-    free_port,
-    given,
     keep_up,
     migrate,
     parser_for,
     python,
     run_system,
-    say_data,
     start_all,
     stop_all,
     workers,
@@ -39,21 +39,23 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
     with contextlib.ExitStack() as stack:
         environment = _environment(data, find_database(stack, data, "converter.db", options.store))
         gateways = _gateways(environment)
-        place = ("--host", options.host, "--port", str(options.port))
-        web = python("web", environment, "systems.converter.web", *place, says_ready=True)
+        listen = ("--host", options.host, "--port", str(options.port))
+        web = python("web", environment, "systems.converter.web", *listen, says_ready=True)
         worker, metrics = workers("systems.converter.app:app", environment, options.workers)
         children = [*gateways, web, worker]
         stack.callback(stop_all, children, last=gateways)
         migrate("systems.converter.app:app", environment)
         address = start_all(children, web)
-        _say(address, data, options.data, metrics, environment["GATEWAY_URL"] if gateways else None)
+        _print_addresses(
+            address, data, options.data, metrics, environment["GATEWAY_URL"] if gateways else None
+        )
         keep_up(children, stopped)
     return 0
 
 
 def _gateways(environment: Mapping[str, str]) -> list[Child]:
-    """The gateway, with its fault switch; none where the caller has one already."""
-    if given("GATEWAY_URL"):
+    """Return the gateway, with its fault switch. Return none if the caller runs one already."""
+    if env_value("GATEWAY_URL"):
         return []
     port = environment["GATEWAY_URL"].rpartition(":")[2]
     module = ("systems.converter.gateway", "--port", port, "--faults")
@@ -66,11 +68,15 @@ def _environment(data: Path, database: Mapping[str, str]) -> dict[str, str]:
         "RESULTS_DIR": str(data / "results"),
         "SESSION_KEY_FILE": str(data / "session.key"),
     }
-    gateway = given("GATEWAY_URL") or f"http://127.0.0.1:{free_port()}"
-    return around(defaults, {**database, "GATEWAY_URL": gateway})
+    gateway = env_value("GATEWAY_URL") or f"http://127.0.0.1:{free_port()}"
+    return child_environment(defaults, {**database, "GATEWAY_URL": gateway})
 
 
-def _say(address: str, data: Path, shown: Path, metrics: str, gateway: str | None) -> None:
+def _print_addresses(address: str, data: Path, shown: Path, metrics: str, gateway: str | None) -> None:
+    """Write the sample files, and print where everything is.
+
+    *shown* is the data folder as the user gave it.
+    """
     from systems.converter.samples import SAMPLES
 
     samples = data / "samples"
@@ -85,7 +91,7 @@ def _say(address: str, data: Path, shown: Path, metrics: str, gateway: str | Non
     )
     print(f"             curl -b {jar} {address}/api/jobs")
     print(metrics)
-    print(say_data(data, "uploads, results"))
+    print(data_line(data, "uploads, results"))
     if gateway is not None:
         print(f"""  an outage  curl -d '{{"status": 502, "seconds": 30}}' {gateway}/faults""")
     print("  to stop    Ctrl-C", flush=True)

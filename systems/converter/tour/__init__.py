@@ -1,1 +1,1 @@
-"""`make demo`: a tour of about a minute through outages, crashes and a dead letter, with real processes and real PDFs."""
+"""`make demo`: a one-minute tour through outages, crashes and a dead letter, with real processes and PDFs."""

@@ -1,8 +1,9 @@
-"""The converter's front door: an HTTP API for uploads, jobs and results, and the queue page that uses it.
+"""The converter's web app: an HTTP API for uploads, jobs and results, and the queue page that uses it.
 
 ```text
-site ── who asks ──▶ callers, sessions        a cookie of ours, or a key of Holdfast
-  └─── routes ─────▶ uploading ── form ─▶ a source on disk, then a job
-                     looking, showing         rows as people see them
+site ── caller ──▶ callers, sessions       a session cookie, or an API key of Holdfast
+  └─── routes ───▶ uploads ── form ─▶ a source on disk, then a job
+                   actions                 retry and cancel
+                   views                   jobs as JSON
 ```
 """

@@ -1,4 +1,4 @@
-"""`python -m systems.converter.web`: the API and the queue page of the converter that the environment describes."""
+"""`python -m systems.converter.web`: serve the API and the queue page of the converter."""
 
 from __future__ import annotations
 

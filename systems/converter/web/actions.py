@@ -1,4 +1,4 @@
-"""What people do about their files: retry and cancel."""
+"""The actions of users on their files: retry and cancel."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from systems.converter.codes import Code, public_code
 from systems.converter.tasks import Converter
 from systems.converter.web.callers import Caller
 from systems.converter.web.problems import Refused
-from systems.converter.web.showing import was_refused
-from systems.converter.web.uploading import Uploading
+from systems.converter.web.uploads import Uploader
+from systems.converter.web.views import was_refused
 
 _RETRYABLE = (State.FAILED, State.CANCELLED)
 
 
 class Actions:
-    """The actions of the API. Each takes the row as the caller may see it, and says why where it is not done."""
+    """The actions of the API.
 
-    def __init__(self, converter: Converter, uploading: Uploading) -> None:
-        self._converter, self._uploading = converter, uploading
+    Each takes a row that the caller may see, and raises `Refused` if it is not possible.
+    """
+
+    def __init__(self, converter: Converter, uploader: Uploader) -> None:
+        self._converter, self._uploader = converter, uploader
         self._app: Holdfast = converter.app
 
     async def retry(self, caller: Caller, row: JobRow) -> tuple[str, bool]:
-        """Queue a file again; the id of the job that stands for it now, and whether that is a twin.
+        """Queue a file again. Return the id of its job from now on, and whether that is another upload's job.
 
-        A later upload of the same file may have been converted meanwhile. That job holds the dedupe key, and its result is
-        what the caller wants.
+        A later upload of the same file may have been converted meanwhile. That job then holds the dedupe key,
+        and the caller gets its result.
 
         Raises:
             Refused: There is nothing to retry.
         """
         await self._must_be_retryable(row)
         try:
-            await self._app.retry(row.id, by=caller.owner)
+            await self._app.jobs.retry(row.id, by=caller.owner)
         except Conflict as conflict:
             if conflict.twin is None:
                 raise
-            handle = await self._uploading.again(row)
+            handle = await self._uploader.enqueue_again(row)
             return handle.id, handle.duplicate
         return row.id, False
 
@@ -51,14 +54,13 @@ class Actions:
             raise Refused(Code.EXPIRED)
 
     async def cancel(self, caller: Caller, row: JobRow) -> None:
-        """End a file that waits or is being converted.
+        """Cancel a file that is queued or being converted.
 
         Raises:
-            Refused: It has ended already.
+            Refused: It has already ended.
         """
         try:
-            await self._app.cancel(row.id, by=caller.owner)
+            await self._app.jobs.cancel(row.id, by=caller.owner)
         except Conflict:
-            raise Refused(
-                Code.NOT_READY, "This file has ended already; there is nothing to cancel."
-            ) from None
+            detail = "This file has already ended; there is nothing to cancel."
+            raise Refused(Code.NOT_READY, detail) from None

@@ -1,4 +1,4 @@
-"""Whether the converter is held now: its gateway's breaker is open, or somebody has paused it."""
+"""Find out whether the converter's queue is held, by the gateway's open breaker or by a pause."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from typing import Any
 from systems.converter.tasks import QUEUE, Converter
 
 BANNER = "Converter busy — jobs will resume automatically."
-#: All pages ask every two seconds; the store is asked this often.
-_BELIEVED_FOR_SEC = 0.5
+#: Every open page asks every two seconds. The answer is cached for this long.
+_CACHED_FOR_SEC = 0.5
 
 
 class Busy:
+    """Reports whether the queue is held, with a short cache."""
+
     def __init__(self, converter: Converter) -> None:
         self._app = converter.app
-        self._breaker_holds = converter.settings.circuit_mode == "hold"  # else jobs fail, and nothing resumes
+        self._breaker_holds = (
+            converter.settings.circuit_mode == "hold"
+        )  # otherwise jobs fail, and none resumes
         self._lock = asyncio.Lock()
         self._until, self._held = 0.0, False
 
     async def held(self) -> bool:
+        """Return whether the queue is held."""
         async with self._lock:
             if time.monotonic() >= self._until:
-                self._held = await self._look()
-                self._until = time.monotonic() + _BELIEVED_FOR_SEC
+                self._held = await self._read()
+                self._until = time.monotonic() + _CACHED_FOR_SEC
             return self._held
 
-    async def _look(self) -> bool:
-        return any(self._holds(lane) for lane in await self._app.lanes() if lane.queue == QUEUE)
+    async def _read(self) -> bool:
+        return any(self._holds(lane) for lane in await self._app.queues.lanes() if lane.queue == QUEUE)
 
     def _holds(self, lane: Any) -> bool:
-        """Half open, a breaker holds back whom it does not try; without anybody there, nobody waits for it."""
+        # A half-open breaker lets one trial through and holds the rest, so it only matters if jobs wait.
         if lane.held is not None:
             return True
         return self._breaker_holds and (

@@ -1,4 +1,4 @@
-"""Who asks, and what it may: a browser with its session, or a program with a key of Holdfast (`Authorization: Bearer …`)."""
+"""Identify callers and check their rights: a browser by its session, a program by its API key of Holdfast."""
 
 from __future__ import annotations
 
@@ -7,49 +7,62 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
-from systems.common.asking import key_of
+from systems.common.requests import bearer_key
 from systems.converter.codes import Code
 from systems.converter.settings import CookieSecure
 from systems.converter.web.problems import Refused
 from systems.converter.web.sessions import COOKIE, Sessions
 
-#: Where in a request's scope the value of Set-Cookie is left for the answer.
+#: The key in a request's scope that holds the value of Set-Cookie for the response.
 SET_COOKIE = "converter.set_cookie"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    owner: str  #: whose uploads are those of this caller
-    reaches_all: bool = False  #: sees everybody's jobs
+    """The sender of a request, and what it may do."""
+
+    owner: str  #: the owner of the jobs that this caller creates
+    reaches_all: bool = False  #: sees the jobs of all owners
     changes: bool = True  #: may upload, retry and cancel
-    address: str = ""  #: where a browser without a session calls from
+    address: str = ""  #: the address of a browser without a session
 
     @property
     def scope(self) -> str:
-        """What uploads are counted by: leaving the cookie behind does not make a new one."""
+        """Return the key of the upload limit.
+
+        Without a session it is the address, so dropping the cookie resets nothing.
+        """
         return f"address:{self.address}" if self.address else self.owner
 
     def must_reach(self, row: JobRow) -> None:
+        """Raise `Refused` unless the caller may see the job."""
         if not self.reaches_all and row.owner != self.owner:
             raise Refused(Code.FORBIDDEN)
 
     def must_prefer(self, priority: str) -> None:
-        """High priority overtakes other people's files."""
+        """Raise `Refused` unless the caller may use *priority*: a high one overtakes the files of others."""
         if priority == "high" and not self.reaches_all:
             raise Refused(Code.FORBIDDEN, "High priority needs an operator's key; send normal or low.")
 
     def must_change(self) -> None:
+        """Raise `Refused` unless the caller may upload, retry and cancel."""
         if not self.changes:
-            raise Refused(Code.FORBIDDEN, "This key may look, and change nothing.")
+            raise Refused(Code.FORBIDDEN, "This key may only read.")
 
 
 class Callers:
+    """Finds the caller of a request."""
+
     def __init__(self, app: Holdfast, sessions: Sessions, cookie_secure: CookieSecure) -> None:
         self._app, self._sessions, self._cookie_secure = app, sessions, cookie_secure
 
     async def of(self, request: Request) -> Caller:
-        """Return the caller that sent *request*. One without a cookie is new and gets a name with the response."""
+        """Return the caller of *request*. A browser without a valid cookie gets a new session.
+
+        Raises:
+            Refused: The API key is not valid, or a page of another site sent the request.
+        """
         if "authorization" in request.headers:
             return await self._by_key(request)
         if request.method not in _SAFE:
@@ -62,16 +75,16 @@ class Callers:
         return Caller(owner=f"session:{name}", address=address)
 
     def _is_secure(self, request: Request) -> bool:
-        """Headers of a proxy (`X-Forwarded-Proto`) are not believed: anybody can send them."""
+        # A proxy's X-Forwarded-Proto is not trusted: any client can send it.
         if self._cookie_secure == "auto":
             return request.url.scheme == "https"
         return self._cookie_secure == "always"
 
     async def _by_key(self, request: Request) -> Caller:
-        key = await key_of(self._app, request)
+        key = await bearer_key(self._app, request)
         if key is None:
             challenge = {"www-authenticate": 'Bearer realm="converter", error="invalid_token"'}
-            detail = "This key is not known, or not any more."
+            detail = "This API key is unknown, revoked or expired."
             raise Refused(Code.FORBIDDEN, detail, status=401, headers=challenge)
         if key.role == "owner":
             return Caller(owner=key.owner or "")
@@ -79,10 +92,13 @@ class Callers:
 
 
 def _must_be_our_page(request: Request) -> None:
-    """A page from elsewhere must not upload or retry in a visitor's name. SameSite keeps its requests without the cookie;
-    this refuses them, so that they leave nothing behind either. Programs that are no browser send none of these."""
+    """Raise `Refused` if a page of another site sent the request.
+
+    Such a page must not upload or retry as its visitor. SameSite already sends its requests without the
+    cookie, but they would still create jobs. Programs that are not browsers send none of these headers.
+    """
     site = request.headers.get("sec-fetch-site", "same-origin")
     host = request.headers.get("host", "")
     origins = request.headers.getlist("origin")
     if site not in ("same-origin", "none") or any(origin.partition("://")[2] != host for origin in origins):
-        raise Refused(Code.FORBIDDEN, "This request was made by a page of another site.")
+        raise Refused(Code.FORBIDDEN, "This request was sent by a page of another site.")

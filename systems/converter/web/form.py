@@ -1,4 +1,4 @@
-"""A multipart form as it comes in: fields are kept, the file is handed on piece by piece and never held whole."""
+"""An incremental parser of the upload form. It keeps the fields, and passes the file on in pieces."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from systems.converter.content import LONGEST_NAME
 
-FILE, LONGEST_FIELD, MOST_PARTS = "file", 1000, 20
+FILE, LONGEST_FIELD, MAX_PARTS = "file", 1000, 20
 
 
 class BadForm(Exception):
-    """The body is not a form with one file; the words say what to do."""
+    """The body is not a form with one file. The message says what to do."""
 
 
 class Form:
-    """Feed it the body; take the file's bytes from `pending` after each piece."""
+    """A multipart form. Feed it the body, and take the file's bytes from `pending` after each piece."""
 
     def __init__(self, content_type: str) -> None:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
         if kind != b"multipart/form-data" or not 0 < len(boundary) <= 200:
             raise BadForm("Send the PDF as a form (multipart/form-data), in the field file.")
-        self.file_name: str | None = None  #: as the sender has it, once the file has begun
+        self.file_name: str | None = None  #: as the sender gives it, set once the file begins
         self.fields: dict[str, str] = {}
-        self.pending = bytearray()  #: of the file, not taken yet
-        self.ended = False  #: the form has come whole
+        self.pending = bytearray()  #: bytes of the file that the caller has not taken yet
+        self.ended = False  #: the form is complete
         self._parts = 0
         self._name, self._value = bytearray(), bytearray()
         self._headers: dict[bytes, bytes] = {}
-        self._field: str | None = None  #: what the part under way is; None: the file
+        self._field: str | None = None  #: the field that the current part sets; None for the file
         self._data = bytearray()
         callbacks: Any = {
             "on_part_begin": self._begin,
@@ -46,16 +46,18 @@ class Form:
         self._parser = MultipartParser(boundary, callbacks)
 
     def feed(self, chunk: bytes) -> None:
+        """Parse the next chunk of the body. Raise `BadForm` if it is invalid."""
         try:
             self._parser.write(chunk)
         except FormParserError:
-            raise BadForm("The form is broken; send it again.") from None
+            raise BadForm("The form is malformed; send it again.") from None
 
-    # -- what the parser tells ----------------------------------------------------------------------------------------
+    # -- callbacks of the parser
+    # --------------------------------------------------------------------------------------
     def _begin(self) -> None:
         self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise BadForm(f"The form has more than {MOST_PARTS} parts; send file and mapping.")
+        if self._parts > MAX_PARTS:
+            raise BadForm(f"The form has more than {MAX_PARTS} parts; send file and mapping.")
         self._headers.clear()
 
     def _header(self) -> None:
@@ -92,11 +94,11 @@ class Form:
 
 
 def shown_name(name: str | None) -> str:
-    """What a file is called, for people to read: one line without a path. It is never used as one."""
+    """Return a file's name for display, as one line without a path. It is never used as a path."""
     last = (name or "").replace("\\", "/").rpartition("/")[2]
     return shown(last)[:LONGEST_NAME] or "unnamed.pdf"
 
 
 def shown(text: str) -> str:
-    """*text* without what would not be seen, or would turn the rest around."""
+    """Return *text* without invisible letters and those that reverse the direction of the rest."""
     return "".join(letter for letter in text if letter.isprintable()).strip()

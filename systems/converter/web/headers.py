@@ -1,4 +1,4 @@
-"""The outermost layer: nothing leaves without the headers that keep a page harmless, nor a new visitor without its cookie."""
+"""The outermost middleware: it adds the security headers and a new session's cookie to every response."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _ALWAYS = [
 
 
 class Headers:
+    """ASGI middleware that adds headers to each response."""
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -30,13 +32,13 @@ class Headers:
             await self._app(scope, receive, send)
             return
 
-        async def tell(message: Message) -> None:
+        async def add_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"] = list(message.get("headers", ()))
-                named = {name for name, _ in headers}
-                headers += [header for header in _ALWAYS if header[0] not in named]
+                present = {name for name, _ in headers}
+                headers += [header for header in _ALWAYS if header[0] not in present]
                 if SET_COOKIE in scope:
                     headers.append((b"set-cookie", scope[SET_COOKIE].encode()))
             await send(message)
 
-        await self._app(scope, receive, tell)
+        await self._app(scope, receive, add_headers)

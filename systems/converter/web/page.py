@@ -1,4 +1,7 @@
-"""The queue page (C7): files beside this module, read once, and a PDF to try it with. No build step, nothing from elsewhere."""
+"""The routes of the queue page (C7) and of a sample PDF.
+
+The page's files are beside this module. It needs no build step and loads nothing from other sites.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ _FILES = {
 
 
 def page_routes(callers: Callers) -> list[BaseRoute]:
+    """Return the routes of the page's files. They are read once."""
     folder = files("systems.converter.web") / "static"
     page = [
         _route(path, (folder / name).read_bytes(), kind, callers if path == "/" else None)
@@ -33,7 +37,7 @@ def _route(path: str, content: bytes, kind: str, callers: Callers | None) -> Rou
     headers = {"content-type": kind, "etag": tag, "cache-control": "no-cache"}
 
     async def serve(request: Request) -> Response:
-        if callers is not None:  # so that the first request of the page's script has its cookie already
+        if callers is not None:  # the first request of the page's script then has a cookie
             await callers.of(request)
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)

@@ -1,4 +1,4 @@
-"""How a refusal is told: one of the ten codes, one line, and the job on record where there is one."""
+"""Error responses: one of the ten codes, a line of detail, and the id of the job that records a refusal."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastapi.responses import JSONResponse
 
 from systems.converter.codes import CODES, Code
 
-#: What the store cannot answer now it may answer in a moment.
+#: The headers of a response while the store does not answer.
 TRY_AGAIN = {"retry-after": "2"}
 
 
 class Refused(Exception):
-    """Raised where a request cannot be granted."""
+    """A request cannot be granted. It becomes the error response."""
 
     def __init__(
         self,
@@ -23,15 +23,15 @@ class Refused(Exception):
         status: int | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """*detail* and *status* stand in for those of the code."""
+        """*detail* and *status* replace those of the code."""
         self.code, self.headers = code, headers or {}
-        self.job_id: str | None = None  #: the job that keeps it on record
+        self.job_id: str | None = None  #: the job that records the refusal
         self.detail = detail or CODES[code].final
         self.status = CODES[code].status if status is None else status
         super().__init__(self.detail)
 
-    def answer(self) -> JSONResponse:
-        """As RFC 9457 has it."""
+    def response(self) -> JSONResponse:
+        """Return the response, in the format of RFC 9457."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "status": self.status,
@@ -44,12 +44,16 @@ class Refused(Exception):
 
 
 def no_such_job() -> Refused:
-    return Refused(Code.EXPIRED, "There is no such job here; it may have been removed by retention.")
+    """Return the refusal for an unknown job id."""
+    return Refused(Code.EXPIRED, "There is no such job; it may have been removed by retention.")
 
 
 def too_many_uploads(wait: int) -> Refused:
-    """Return the refusal of an upload beyond `UPLOAD_RATE`; it is not on record, or a flood would fill the store."""
-    detail = f"These are too many uploads at a time. Send the file again in {wait} s."
+    """Return the refusal of an upload beyond `UPLOAD_RATE`.
+
+    No job records it, or a flood would fill the store.
+    """
+    detail = f"There were too many uploads in a short time. Send the file again in {wait} s."
     return Refused(
         Code.UNKNOWN, detail, status=429, headers={"retry-after": str(wait), "connection": "close"}
     )

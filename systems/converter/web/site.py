@@ -1,16 +1,16 @@
-"""The web app put together: the page, the routes of the API, and what errors are told as.
+"""The web app: the page, the routes of the API, and the mapping of exceptions to error responses.
 
-| request | answer |
+| request | response |
 |---|---|
 | `GET /` | the queue page |
-| `POST /api/upload`, a form with `file`, `mapping` and `priority` | 201 with the job, 200 with its twin |
+| `POST /api/upload`, a form with `file`, `mapping` and `priority` | 201 with the job, or 200 with the job of an equal upload |
 | `GET /api/jobs` | the caller's jobs, newest first, and whether the converter is held |
-| `GET /api/jobs/{id}` | one of them |
+| `GET /api/jobs/{id}` | one job |
 | `GET /api/jobs/{id}/download` | the XML |
-| `POST /api/jobs/{id}/retry` | the job, queued again; or its twin, if the same file was converted by a later upload |
+| `POST /api/jobs/{id}/retry` | the job, queued again; or the job of a later upload of the same file |
 | `POST /api/jobs/{id}/cancel` | the job, cancelled |
-| `GET /healthz` | 200 when the store answers |
-| `/holdfast/api/v1/…` | Holdfast's own API, for those who run the converter; needs a key |
+| `GET /healthz` | 200 if the store answers |
+| `/holdfast/api/v1/…` | Holdfast's own API, for operators; needs an API key |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
-from holdfast.logs import Log
+from holdfast.logging import Log
 from holdfast.server import api, rate_limit
 from systems.converter.codes import Code
 from systems.converter.tasks import Converter
@@ -41,17 +41,17 @@ from systems.converter.web.headers import Headers
 from systems.converter.web.page import page_routes
 from systems.converter.web.problems import TRY_AGAIN, Refused, no_such_job, too_many_uploads
 from systems.converter.web.sessions import Sessions, read_key
-from systems.converter.web.showing import show
-from systems.converter.web.uploading import Uploading
+from systems.converter.web.uploads import Uploader
+from systems.converter.web.views import show
 
 log = Log("converter.web")
 
-_PIECE = 256 * 1024
-MOST_ROWS = 200
+_CHUNK = 256 * 1024
+MAX_ROWS = 200
 
 
 def make_site(converter: Converter) -> FastAPI:
-    """The converter's web app; the store is open as long as its lifespan."""
+    """Return the converter's web app. The store is open for its lifespan."""
     app = converter.app
 
     @asynccontextmanager
@@ -72,7 +72,7 @@ def make_site(converter: Converter) -> FastAPI:
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
     site.router.routes.extend(page_routes(routes.callers))
     site.mount("/holdfast", api(app))
-    _tell_errors(site)
+    _handle_errors(site)
     site.add_middleware(Headers)
     return site
 
@@ -80,8 +80,8 @@ def make_site(converter: Converter) -> FastAPI:
 class _Routes:
     def __init__(self, converter: Converter, callers: Callers) -> None:
         self._converter, self._app, self.callers = converter, converter.app, callers
-        self._uploading, self._busy = Uploading(converter), Busy(converter)
-        self._actions = Actions(converter, self._uploading)
+        self._uploader, self._busy = Uploader(converter), Busy(converter)
+        self._actions = Actions(converter, self._uploader)
         self._may_upload = rate_limit(converter.app, "upload", converter.settings.upload_rate)
 
     async def upload(self, request: Request) -> Response:
@@ -89,14 +89,16 @@ class _Routes:
         caller.must_change()
         if wait := await self._may_upload(caller.scope):
             raise too_many_uploads(wait)
-        handle = await self._uploading.take(request, caller)
-        shown = await self._shown(await handle.job())
-        return JSONResponse(shown | {"duplicate": handle.duplicate}, 200 if handle.duplicate else 201)
+        handle = await self._uploader.take(request, caller)
+        view = await self._view(await handle.job())
+        return JSONResponse(view | {"duplicate": handle.duplicate}, 200 if handle.duplicate else 201)
 
     async def jobs(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
         caller = await self.callers.of(request)
-        where = {} if caller.reaches_all else {"owner": caller.owner}
-        page = await self._app.jobs(task="convert", after=after, limit=max(1, min(limit, MOST_ROWS)), **where)
+        owner = None if caller.reaches_all else caller.owner
+        page = await self._app.jobs.list(
+            task="convert", after=after, limit=max(1, min(limit, MAX_ROWS)), owner=owner
+        )
         held = await self._busy.held()
         rows = await anyio.to_thread.run_sync(lambda: [show(row, self._converter) for row in page.rows])
         return JSONResponse(
@@ -104,66 +106,66 @@ class _Routes:
         )
 
     async def job(self, request: Request, job_id: str) -> Response:
-        return JSONResponse(await self._shown(await self._found(await self.callers.of(request), job_id)))
+        return JSONResponse(await self._view(await self._find(await self.callers.of(request), job_id)))
 
     async def download(self, request: Request, job_id: str) -> Response:
-        row = await self._found(await self.callers.of(request), job_id)
+        row = await self._find(await self.callers.of(request), job_id)
         if row.state is not State.COMPLETE:
             raise Refused(Code.NOT_READY)
         if row.expired_at is not None:
             raise Refused(Code.EXPIRED)
         try:
-            opened: IO[bytes] = await anyio.to_thread.run_sync(open, self._converter.result(row.id), "rb")
+            file: IO[bytes] = await anyio.to_thread.run_sync(open, self._converter.result(row.id), "rb")
         except FileNotFoundError:
             raise Refused(Code.EXPIRED) from None
         name = Path(str(row.payload.get("name") or "result")).stem + ".xml"
         headers = {
-            "content-length": str(os.fstat(opened.fileno()).st_size),
+            "content-length": str(os.fstat(file.fileno()).st_size),
             "content-disposition": f"attachment; filename=\"result.xml\"; filename*=UTF-8''{quote(name, safe='')}",
         }
-        return StreamingResponse(_pieces(opened), headers=headers, media_type="application/xml")
+        return StreamingResponse(_chunks(file), headers=headers, media_type="application/xml")
 
     async def retry(self, request: Request, job_id: str) -> Response:
         caller = await self.callers.of(request)
         caller.must_change()
-        now_id, duplicate = await self._actions.retry(caller, await self._found(caller, job_id))
-        shown = await self._shown(await self._app.job(now_id))
-        return JSONResponse(shown | {"duplicate": duplicate})
+        current_id, duplicate = await self._actions.retry(caller, await self._find(caller, job_id))
+        view = await self._view(await self._app.jobs.get(current_id))
+        return JSONResponse(view | {"duplicate": duplicate})
 
     async def cancel(self, request: Request, job_id: str) -> Response:
         caller = await self.callers.of(request)
         caller.must_change()
-        row = await self._found(caller, job_id)
+        row = await self._find(caller, job_id)
         await self._actions.cancel(caller, row)
-        return JSONResponse(await self._shown(await self._app.job(row.id)))
+        return JSONResponse(await self._view(await self._app.jobs.get(row.id)))
 
     async def healthz(self) -> Response:
-        await self._app.counts(internal=True)
+        await self._app.jobs.counts(internal=True)
         return JSONResponse({"status": "ok"})
 
-    async def _found(self, caller: Caller, job_id: str) -> JobRow:
-        row = await self._app.job(job_id)
+    async def _find(self, caller: Caller, job_id: str) -> JobRow:
+        row = await self._app.jobs.get(job_id)
         if row.task != "convert":
             raise no_such_job()
         caller.must_reach(row)
         return row
 
-    async def _shown(self, row: JobRow) -> dict[str, Any]:
+    async def _view(self, row: JobRow) -> dict[str, Any]:
         return await anyio.to_thread.run_sync(lambda: show(row, self._converter))
 
 
-async def _pieces(opened: IO[bytes]) -> AsyncIterator[bytes]:
-    with opened:
-        while piece := await anyio.to_thread.run_sync(opened.read, _PIECE):
-            yield piece
+async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    with file:
+        while chunk := await anyio.to_thread.run_sync(file.read, _CHUNK):
+            yield chunk
 
 
-def _tell_errors(site: FastAPI) -> None:
-    async def tell(request: Request, error: Exception) -> Response:
-        return _refusal(request, error).answer()
+def _handle_errors(site: FastAPI) -> None:
+    async def respond(request: Request, error: Exception) -> Response:
+        return _refusal(request, error).response()
 
     for kind in (Refused, HoldfastError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
-        site.add_exception_handler(kind, tell)
+        site.add_exception_handler(kind, respond)
 
 
 def _refusal(request: Request, error: Exception) -> Refused:
@@ -173,19 +175,18 @@ def _refusal(request: Request, error: Exception) -> Refused:
         case UnknownJob():
             return no_such_job()
         case Conflict():
-            return Refused(Code.NOT_READY, "The job has moved on meanwhile; look at it again.")
+            return Refused(Code.NOT_READY, "The job has changed meanwhile; read it again.")
         case StoreError():
             log.warning("store.unavailable", reason=str(error))
-            detail = "The queue cannot be reached now. Try again in a moment."
+            detail = "The queue is unavailable. Try again in a moment."
             return Refused(Code.IO_ERROR, detail, status=503, headers=TRY_AGAIN)
         case UsageError() | RequestValidationError():
-            return Refused(Code.UNKNOWN, "This request cannot be understood.", status=400)
+            return Refused(Code.UNKNOWN, "This request is not valid.", status=400)
         case ClientDisconnect():
-            return Refused(Code.UNKNOWN, "The upload was cut off.", status=400)  # nobody is there to read it
+            return Refused(Code.UNKNOWN, "The upload was cut off.", status=400)  # the client has gone
         case HTTPException():
-            detail = {404: "There is nothing here.", 405: "This cannot be done here."}.get(
-                error.status_code, ""
-            )
+            texts = {404: "There is no such page.", 405: "This method is not allowed here."}
+            detail = texts.get(error.status_code, "")
             headers = dict(error.headers or {})
             return Refused(Code.UNKNOWN, detail, status=error.status_code, headers=headers)
     log.error("request.failed", path=request.scope.get("route_path", ""), error=type(error).__name__)

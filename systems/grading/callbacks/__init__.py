@@ -1,1 +1,1 @@
-"""What workers say comes in here: read from the broker, verified, and told to the engine."""
+"""Callbacks of workers: they are read from the broker, verified, and reported to the engine."""

@@ -1,1 +1,1 @@
-"""`make run SYSTEM=grading`: broker, provider, API, engine, callbacks and a Celery worker, as children of one process."""
+"""`make run SYSTEM=grading`: run broker, provider, API, engine, callbacks and Celery workers as children."""

@@ -1,1 +1,1 @@
-"""The API of grading: submissions in, their grades out, and the desk of those who run it."""
+"""The HTTP API of grading: submissions, their grades, and the operators' routes."""

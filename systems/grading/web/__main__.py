@@ -1,4 +1,4 @@
-"""`python -m systems.grading.web`: the API of grading, as the environment describes it."""
+"""`python -m systems.grading.web`: serve the API of grading."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 from typing import Any
 
 from systems.common.serving import serve_site
-from systems.grading.logs import hush_drivers
+from systems.grading.logs import silence_drivers
 
 
 def _make() -> Any:
     from systems.grading.app import grading
     from systems.grading.web.site import make_site
 
-    hush_drivers()
+    silence_drivers()
     return make_site(grading)
 
 

@@ -1,4 +1,7 @@
-"""Who asks: a program with a key of Holdfast (`Authorization: Bearer …`); on this machine also without, until there is a key."""
+"""Identify callers by their API key of Holdfast (`Authorization: Bearer …`), and check their rights.
+
+Until the first key exists, callers on this machine need none.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from fastapi import Request
 
 from holdfast import Holdfast, JobRow
 from holdfast.server import is_local
-from systems.common.asking import key_of
+from systems.common.requests import bearer_key
 from systems.grading.web.problems import Refused, no_such_submission
 
 _CHALLENGE = {"www-authenticate": 'Bearer realm="grading"'}
@@ -16,43 +19,51 @@ _CHALLENGE = {"www-authenticate": 'Bearer realm="grading"'}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
+    """The sender of a request, and what it may do."""
+
     name: str
-    owner: str | None  #: whose submissions are those of this caller; None: everybody's
-    changes: bool
-    operates: bool  #: sees dead letters and the outbox, and sends again
+    owner: str | None  #: the owner whose submissions it sees; None for all
+    changes: bool  #: may submit
+    operates: bool  #: may see dead letters and the outbox, and send again
 
     def must_reach(self, row: JobRow) -> None:
+        """Raise `Refused` unless the caller may see the submission."""
         if row.task != "grade" or (self.owner is not None and row.owner != self.owner):
-            raise no_such_submission()  # whether it is there is nobody else's business
+            raise no_such_submission()  # do not reveal that another owner's submission exists
 
     def must_change(self) -> None:
+        """Raise `Refused` unless the caller may submit."""
         if not self.changes:
-            raise Refused(403, "FORBIDDEN", "This key may look, and change nothing.")
+            raise Refused(403, "FORBIDDEN", "This key may only read.")
 
     def must_operate(self) -> None:
+        """Raise `Refused` unless the caller is an operator."""
         if not self.operates:
-            raise Refused(403, "FORBIDDEN", "This is for those who run the service.")
+            raise Refused(403, "FORBIDDEN", "This needs an operator's key.")
 
 
 class Callers:
+    """Finds the caller of a request."""
+
     def __init__(self, app: Holdfast) -> None:
         self._app = app
         self._has_keys = False
 
     async def of(self, request: Request) -> Caller:
+        """Return the caller of *request*. Raise `Refused` without a valid key."""
         if "authorization" in request.headers:
             return await self._by_key(request)
         if not self._has_keys:
-            self._has_keys = bool(await self._app.keys())
+            self._has_keys = bool(await self._app.keys.list())
         if self._has_keys or not is_local(request):
             raise Refused(401, "NO_KEY", "Send a key as Authorization: Bearer …", _CHALLENGE)
         return Caller(name="local", owner=None, changes=True, operates=True)
 
     async def _by_key(self, request: Request) -> Caller:
-        key = await key_of(self._app, request)
+        key = await bearer_key(self._app, request)
         if key is None:
-            raise Refused(401, "NO_KEY", "This key is not known, or not any more.", _CHALLENGE)
+            raise Refused(401, "NO_KEY", "This API key is unknown, revoked or expired.", _CHALLENGE)
         if key.role == "owner":
             return Caller(name=f"key:{key.id}", owner=key.owner or "", changes=True, operates=False)
-        may = key.role != "viewer"
-        return Caller(name=f"key:{key.id}", owner=None, changes=may, operates=may)
+        may_write = key.role != "viewer"
+        return Caller(name=f"key:{key.id}", owner=None, changes=may_write, operates=may_write)

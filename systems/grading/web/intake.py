@@ -1,4 +1,7 @@
-"""Reads a submission from a request: JSON for writing, a form with a recording for speaking. Bounded in size and in time."""
+"""Read a submission from a request, with limits on size and time.
+
+A writing submission is JSON. A speaking submission is a form with a recording.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ _CLOSE = {"connection": "close"}  # the rest of what is being sent is not read
 
 
 class Submission(NamedTuple):
+    """The content of a submission."""
+
     skill: Skill
     text: str | None = None
     audio: bytes | None = None
@@ -34,7 +39,7 @@ class _Writing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def read_submission(request: Request) -> Submission:
-    """`Refused` for everything that is none."""
+    """Return the submission in *request*. Raise `Refused` if there is no valid one."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return await _speaking(request)
@@ -50,19 +55,19 @@ async def read_submission(request: Request) -> Submission:
 
 def _writing(body: bytes) -> Submission:
     try:
-        body.decode()  # strictly: a lone surrogate in UTF-8 is no text
-        given = msgspec.json.decode(body, type=_Writing)
-        given.text.encode() if given.text else None  # an escaped half of a character is none either
+        body.decode()  # strict: refuses a lone surrogate in UTF-8
+        fields = msgspec.json.decode(body, type=_Writing)
+        fields.text.encode() if fields.text else None  # refuses an escaped lone surrogate
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        words = str(error) if isinstance(error, msgspec.ValidationError) else "it is not proper JSON in UTF-8"
-        raise Refused(422, "INVALID", f"This is no submission: {words[:300]}.") from None
-    if given.skill != "writing":
+        reason = str(error) if isinstance(error, msgspec.ValidationError) else "it is not valid JSON in UTF-8"
+        raise Refused(422, "INVALID", f"This is not a submission: {reason[:300]}.") from None
+    if fields.skill != "writing":
         raise Refused(422, "INVALID", "A speaking submission is a form with the fields skill and audio.")
-    if given.text is None or not given.text.strip():
+    if fields.text is None or not fields.text.strip():
         raise Refused(422, "INVALID", "A writing submission needs a text.")
-    if "\x00" in given.text:
-        raise Refused(422, "INVALID", "The text holds a character (NUL) that no text has.")
-    return Submission("writing", text=given.text)
+    if "\x00" in fields.text:
+        raise Refused(422, "INVALID", "The text contains a NUL character; remove it.")
+    return Submission("writing", text=fields.text)
 
 
 async def _speaking(request: Request) -> Submission:
@@ -75,25 +80,25 @@ async def _speaking(request: Request) -> Submission:
         file, skill = form.get("audio"), form.get("skill")
         if skill != "speaking" or not isinstance(file, UploadFile):
             raise Refused(422, "INVALID", 'A form has the fields skill ("speaking") and audio (a WAV file).')
-        sound = await file.read(LARGEST_AUDIO + 1)
+        recording = await file.read(LARGEST_AUDIO + 1)
     finally:
         await form.close()
-    if len(sound) > LARGEST_AUDIO:
+    if len(recording) > LARGEST_AUDIO:
         raise _too_large(LARGEST_AUDIO)
-    if not sound:
+    if not recording:
         raise Refused(422, "INVALID", "The recording is empty.")
-    return Submission("speaking", audio=sound)
+    return Submission("speaking", audio=recording)
 
 
-async def _body(request: Request, most: int) -> bytes:
-    return b"".join([chunk async for chunk in _chunks(request, most)])
+async def _body(request: Request, max_bytes: int) -> bytes:
+    return b"".join([chunk async for chunk in _chunks(request, max_bytes)])
 
 
-async def _chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+async def _chunks(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
     declared = request.headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and int(declared[:18]) > most:
-        raise _too_large(most)
-    stream, taken = request.stream(), 0
+    if declared.isascii() and declared.isdigit() and int(declared[:18]) > max_bytes:
+        raise _too_large(max_bytes)
+    stream, received = request.stream(), 0
     while True:
         try:
             async with asyncio.timeout(STALLED_SEC):
@@ -102,11 +107,11 @@ async def _chunks(request: Request, most: int) -> AsyncGenerator[bytes, None]:
             raise ClientDisconnect from None  # a client that sends nothing for this long is gone
         if chunk is None:
             return
-        taken += len(chunk)
-        if taken > most:
-            raise _too_large(most)
+        received += len(chunk)
+        if received > max_bytes:
+            raise _too_large(max_bytes)
         yield chunk
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(413, "TOO_LARGE", f"This is larger than {most:,} bytes.", _CLOSE)
+def _too_large(max_bytes: int) -> Refused:
+    return Refused(413, "TOO_LARGE", f"This is larger than {max_bytes:,} bytes.", _CLOSE)

@@ -1,4 +1,4 @@
-"""How a refusal is told: a code, a status and one line, as RFC 9457 has it."""
+"""Error responses in the format of RFC 9457: a status, a code and one line of detail."""
 
 from __future__ import annotations
 
@@ -9,34 +9,40 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, StoreError, UnknownJob, UsageError
-from holdfast.logs import Log
+from holdfast.logging import Log
 from systems.grading.dlq import NoBroker, NoSuchLetter
 
 log = Log("grading.web")
 
 
 class Refused(Exception):
+    """A request cannot be granted. It becomes the error response."""
+
     def __init__(self, status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.code, self.detail, self.headers = status, code, detail, headers or {}
 
-    def answer(self) -> JSONResponse:
+    def response(self) -> JSONResponse:
+        """Return the error response."""
         body = {"type": "about:blank", "status": self.status, "code": self.code, "detail": self.detail}
         return JSONResponse(body, self.status, self.headers, media_type="application/problem+json")
 
 
 def no_such_submission() -> Refused:
+    """Return the refusal for an unknown submission."""
     return Refused(404, "NOT_FOUND", "There is no such submission.")
 
 
-def tell_errors(site: FastAPI) -> None:
-    async def tell(request: Request, error: Exception) -> Response:
-        return _refusal(request, error).answer()
+def handle_errors(site: FastAPI) -> None:
+    """Register the handlers that turn exceptions into error responses."""
+
+    async def respond(request: Request, error: Exception) -> Response:
+        return _refusal(request, error).response()
 
     for kind in (Refused, StoreError, UnknownJob, UsageError, Conflict, NoBroker, NoSuchLetter):
-        site.add_exception_handler(kind, tell)
+        site.add_exception_handler(kind, respond)
     for other in (HTTPException, RequestValidationError, ClientDisconnect, Exception):
-        site.add_exception_handler(other, tell)
+        site.add_exception_handler(other, respond)
 
 
 def _refusal(request: Request, error: Exception) -> Refused:
@@ -53,19 +59,16 @@ def _refusal(request: Request, error: Exception) -> Refused:
             return Refused(503, "BROKER_AWAY", str(error), {"retry-after": "2"})
         case StoreError():
             log.warning("store.unavailable", reason=str(error))
-            return Refused(
-                503, "TRY_AGAIN", "The store does not answer now. Try again.", {"retry-after": "2"}
-            )
+            return Refused(503, "TRY_AGAIN", "The store is unavailable. Try again.", {"retry-after": "2"})
         case RequestValidationError():
-            return Refused(422, "INVALID", "A parameter of this request cannot be understood.")
+            return Refused(422, "INVALID", "A parameter of this request is not valid.")
         case UsageError():
             return Refused(400, "INVALID", str(error))
         case ClientDisconnect():
             return Refused(400, "CUT_OFF", "The request was cut off.")
         case HTTPException():
-            words = {404: "There is nothing here.", 405: "This cannot be done here."}
-            return Refused(
-                error.status_code, "INVALID", words.get(error.status_code, "It cannot be understood.")
-            )
+            texts = {404: "There is no such page.", 405: "This method is not allowed here."}
+            detail = texts.get(error.status_code, "This request is not valid.")
+            return Refused(error.status_code, "INVALID", detail)
     log.error("request.failed", error=type(error).__name__)
     return Refused(500, "UNKNOWN", "Something unexpected went wrong.")

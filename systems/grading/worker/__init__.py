@@ -1,1 +1,1 @@
-"""The Celery side: `celery -A systems.grading.worker.app worker -P threads`. It knows the broker, the provider and its ledger."""
+"""The Celery workers: `celery -A systems.grading.worker.app worker -P threads`."""

@@ -17,41 +17,44 @@ from celery.signals import worker_process_shutdown, worker_ready
 from kombu import Exchange, Queue
 
 from holdfast import celery as holdfast_celery
-from systems.grading.messages import TASK, Buried, Callback, Request, Trouble
+from systems.grading.messages import TASK, Callback, DeadLetter, Request, Trouble
 from systems.grading.settings import Settings
 from systems.grading.tasks import PROVIDER, Grading, build
 from systems.grading.topology import REQUESTS, queues
 from systems.grading.worker import metrics
-from systems.grading.worker.desk import Desk
+from systems.grading.worker.handler import RequestHandler
 from systems.grading.worker.ledger import Ledger
-from systems.grading.worker.outgoing import NotSent, Outgoing
-from systems.grading.worker.places import LedgerAway
+from systems.grading.worker.ledger_stores import LedgerUnavailable
 from systems.grading.worker.provider import Provider
+from systems.grading.worker.sender import NotSent, Sender
 
 _WORKER = f"celery@{socket.gethostname()}:{os.getpid()}"
 _local = threading.local()
 
 
 class GradingCelery(Celery):  # type: ignore[misc]
-    """Celery, and what the screening consumer needs of us."""
+    """The Celery app, with the functions that `ScreeningConsumer` calls."""
 
     @staticmethod
-    def outgoing() -> Outgoing:
-        return outgoing()
+    def sender() -> Sender:
+        """Return the sender of the calling thread."""
+        return sender()
 
     @staticmethod
-    def refused(record: Buried) -> None:
-        tell_refused(record)
+    def report_refused(letter: DeadLetter) -> None:
+        """Report the request of a refused message as failed."""
+        report_refused(letter)
 
 
 @cache
 def settings() -> Settings:
-    found = Settings.read(os.environ)
-    if not found.callback_secrets:
+    """Return the settings. Exit if the callback secret is missing."""
+    settings = Settings.read(os.environ)
+    if not settings.callback_secrets:
         raise SystemExit(
-            "worker: CALLBACK_SECRETS is not set; give it the secret that the main app verifies with"
+            "worker: CALLBACK_SECRETS is not set; set it to the secret that the main app verifies with"
         )
-    return found
+    return settings
 
 
 @cache
@@ -59,15 +62,18 @@ def ledger() -> Ledger:
     return Ledger(settings().ledger)
 
 
-def outgoing() -> Outgoing:
-    """One for each thread: a channel is not for two of them, and none should wait for another's retries."""
-    if not hasattr(_local, "outgoing"):
-        given = settings()
-        _local.outgoing = Outgoing(
-            given.broker_url, ledger(), tries=given.callback_tries, base_ms=given.callback_base_ms
+def sender() -> Sender:
+    """Return the sender of this thread.
+
+    Threads cannot share a channel, nor should they wait for each other's retries.
+    """
+    if not hasattr(_local, "sender"):
+        config = settings()
+        _local.sender = Sender(
+            config.broker_url, ledger(), tries=config.callback_tries, base_ms=config.callback_base_ms
         )
-    found: Outgoing = _local.outgoing
-    return found
+    own: Sender = _local.sender
+    return own
 
 
 @cache
@@ -77,48 +83,50 @@ def provider() -> Provider:
 
 @cache
 def main_app() -> Grading:
-    """The main app's own declaration: the breaker of the provider is in its store, shared by all workers."""
+    """Return the main app. All workers share the provider's breaker in its store."""
     return build(settings())
 
 
-def desk() -> Desk:
-    return Desk(
+def handler() -> RequestHandler:
+    """Return a handler for one delivery."""
+    return RequestHandler(
         settings=settings(),
         ledger=ledger(),
         provider=provider(),
-        outgoing=outgoing(),
-        guard=lambda: main_app().app.dependency_call(PROVIDER),
+        sender=sender(),
+        guard=lambda: main_app().app.breakers.guard(PROVIDER),
         worker=_WORKER,
         chance=random.random,
         new_holder=lambda: f"{_WORKER}:{uuid.uuid4()}",
     )
 
 
-def tell_refused(record: Buried) -> None:
-    """A message that named a request of ours and was unfit: its submission need not wait for the deadline.
+def report_refused(letter: DeadLetter) -> None:
+    """Report the request of an invalid message as failed, before its submission reaches its deadline.
 
-    Unless the request is known: then this was a bad copy, and what becomes of the good one is not for it to say.
+    Nothing is reported if the ledger knows the request. The message was then a bad copy, and the good one
+    decides.
     """
     try:
         callback = Callback(
-            record.request_id,
-            record.submission_id,
+            letter.request_id,
+            letter.submission_id,
             "failed",
             0,
             _WORKER,
-            record.timestamp,
-            error=Trouble(record.failure_reason, record.last_error[:2_000]),
+            letter.timestamp,
+            error=Trouble(letter.failure_reason, letter.last_error[:2_000]),
         )
         body = msgspec.json.encode(callback)
         msgspec.json.decode(body, type=Callback)
     except (ValueError, msgspec.ValidationError):
-        return  # it names no request: there is nobody to tell
-    told = ledger().refuse(record.request_id, body.decode())
-    if told is None:
+        return  # it names no request
+    stored = ledger().refuse(letter.request_id, body.decode())
+    if stored is None:
         return
-    signed = holdfast_celery.sign(settings().callback_secrets[0], record.request_id, told.encode())
-    outgoing().callback(told.encode(), signed, record.request_id)
-    ledger().told(record.request_id)
+    headers = holdfast_celery.sign(settings().callback_secrets[0], letter.request_id, stored.encode())
+    sender().callback(stored.encode(), headers, letter.request_id)
+    ledger().mark_reported(letter.request_id)
 
 
 app = GradingCelery("grading", set_as_current=False)
@@ -126,14 +134,14 @@ app.conf.update(
     broker_url=settings().broker_url,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
-    broker_channel_error_retry=True,  # a broker that recovers may not know a queue yet: ask again
+    broker_channel_error_retry=True,  # a recovering broker may not have a queue yet, so try again
     broker_transport_options={"confirm_publish": True},
     accept_content=["json"],
     task_serializer="json",
     task_ignore_result=True,
     result_backend=None,
     task_acks_late=True,
-    task_acks_on_failure_or_timeout=False,  # what fails unforeseen is rejected: to the dead letters, not away
+    task_acks_on_failure_or_timeout=False,  # an unexpected failure rejects the message to the dead letters
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
     worker_consumer="systems.grading.worker.screening:ScreeningConsumer",
@@ -152,9 +160,10 @@ app.conf.update(
 
 @app.task(name=TASK, bind=True, acks_late=True, reject_on_worker_lost=True, ignore_result=True)  # type: ignore[untyped-decorator]
 def grade(self: Any, request: dict[str, Any]) -> str:
+    """Handle one request. The broker delivers it again if the broker or the ledger fails meanwhile."""
     try:
-        return desk().handle(msgspec.convert(request, Request))
-    except (NotSent, LedgerAway) as error:
+        return handler().handle(msgspec.convert(request, Request))
+    except (NotSent, LedgerUnavailable) as error:
         raise Reject(str(error), requeue=True) from error
 
 

@@ -1,6 +1,6 @@
-"""What can go wrong with one try of a request: it may be tried again, no try will be better, or it is too late.
+"""The failures of an attempt: transient ones are retried, permanent ones and a passed deadline are not.
 
-`Retryable` and `Fatal` are how the breaker of the provider tells an outage from an answer.
+The provider's breaker counts `Retryable` errors as an outage, and `Fatal` ones as a response.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from holdfast import Fatal, Retryable
 from systems.grading.worker.ledger import Cost
 
 
-class TryAgain(Retryable):
-    """It failed and may be tried again. *asked_ms*: what the provider asked to wait."""
+class TransientFailure(Retryable):
+    """The attempt failed and may be retried. *asked_ms* is the wait that the provider asked for."""
 
     code: str
 
-    def __init__(self, code: str, words: str, *, asked_ms: float | None = None) -> None:
-        super().__init__(words, code=code)
-        self.words, self.asked_ms = words, asked_ms
+    def __init__(self, code: str, reason: str, *, asked_ms: float | None = None) -> None:
+        super().__init__(reason, code=code)
+        self.reason, self.asked_ms = reason, asked_ms
 
 
-class Hopeless(Fatal):
-    """Given up at once: no try will be better."""
+class PermanentFailure(Fatal):
+    """The attempt failed, and so would any other. It is not retried."""
 
-    def __init__(self, code: str, words: str) -> None:
-        super().__init__(words, code=code)
-        self.words = words
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason, code=code)
+        self.reason = reason
 
 
 class Expired(Exception):
-    """The deadline has passed: the provider was not called. *spent* is what calls before it have cost, if there were any."""
+    """The deadline has passed before a call to the provider. *spent* is the cost of earlier calls, if any."""
 
     def __init__(self, spent: Cost | None = None) -> None:
         super().__init__("the deadline has passed")

@@ -1,8 +1,9 @@
-"""What the workers know of requests: who has one in hand, how often it was tried, how it ended, and what it has cost.
+"""The workers' shared record of requests: the worker that holds one, its retries, its end and its cost.
 
-All workers share it: a file of SQLite on one machine, PostgreSQL on several. A request is suppressed only while a live lease or an end for it is on
-record (G3): a redelivery after a crash finds neither, once the lease has run out, and is done. The charge of a request is one
-row, written with its end; there is no second one, however often the message comes.
+The ledger is an SQLite file for workers on one machine, or PostgreSQL for several. A delivery is suppressed
+only while the ledger has a live lease or an end for its request (G3). A redelivery after a crash finds
+neither once the lease has run out, and is handled. The charge of a request is one row, written together with
+its end, so repeated deliveries are never charged twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from systems.grading.worker.places import place_of
+from systems.grading.worker.ledger_stores import open_store
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS request (
@@ -20,10 +21,10 @@ CREATE TABLE IF NOT EXISTS request (
     crashes    INTEGER NOT NULL DEFAULT 0,
     holder     TEXT,
     until      {number},
-    not_before {number} NOT NULL DEFAULT 0,        -- while it is put off
-    ended      TEXT,                           -- the last callback, as it is sent
-    buried     TEXT,                           -- the record for the dead-letter queue, where it was given up
-    told       INTEGER NOT NULL DEFAULT 0,     -- both have reached the broker
+    not_before {number} NOT NULL DEFAULT 0,    -- the time until which it is put off
+    ended      TEXT,                           -- the last callback, as sent
+    buried     TEXT,                           -- the dead letter, if it was given up
+    reported   INTEGER NOT NULL DEFAULT 0,     -- 1 once the broker has both
     at         {number} NOT NULL,
     CHECK ((holder IS NULL) = (until IS NULL)),
     CHECK (ended IS NULL OR holder IS NULL)
@@ -39,12 +40,15 @@ CREATE TABLE IF NOT EXISTS alarm (name TEXT PRIMARY KEY, count INTEGER NOT NULL,
 
 
 _UNKNOWN = (0, 0, None, None, 0.0, None, None, 0)
-#: The queues of waits keep their time to about this.
-_NEARLY = 0.25
+#: A wait queue may deliver this many seconds early.
+_TOLERANCE = 0.25
 
 
 class Taken(NamedTuple):
-    """It is ours to do. *crashes* in a row before: workers that had it and were heard of no more."""
+    """The caller holds the request.
+
+    *crashes* is the number of workers in a row that were lost while they held it.
+    """
 
     request_id: str
     holder: str
@@ -53,24 +57,31 @@ class Taken(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Another worker has it in hand for *left* more seconds, unless it renews that; or it is put off for so long."""
+    """Another worker holds the request, or it is put off, for *left* more seconds.
+
+    A worker may renew its lease.
+    """
 
     left: float
 
 
 class Ended(NamedTuple):
+    """The request has ended. *reported* means that the broker has the callback and the dead letter."""
+
     callback: str
-    buried: str | None
-    told: bool
+    dead_letter: str | None
+    reported: bool
 
 
 class Cost(NamedTuple):
+    """The cost of a request: tokens, and seconds of audio."""
+
     tokens: int = 0
     seconds: float = 0.0
 
 
 class Alarm(NamedTuple):
-    """Something that a person must look at, how often it came about, and its last words and time."""
+    """A problem that an operator must check: how often it occurred, with its last message and time."""
 
     name: str
     times: int
@@ -79,36 +90,43 @@ class Alarm(NamedTuple):
 
 
 class Ledger:
+    """The shared ledger of the workers."""
+
     def __init__(self, where: Path | str, clock: Callable[[], float] | None = None) -> None:
-        """*where*: a file, or the address of a PostgreSQL. Without a *clock* it goes by that of the place."""
-        self._place = place_of(where, _SCHEMA, clock)
+        """*where* is a file or the address of a PostgreSQL.
+
+        By default the ledger uses the clock of that store.
+        """
+        self._store = open_store(where, _SCHEMA, clock)
 
     def close(self) -> None:
-        self._place.close()
+        self._store.close()
 
     def now(self) -> float:
-        """Seconds since 1970, by the clock that all who share the ledger go by."""
-        with self._place.read() as book:
-            return book.now
+        """Return the time in seconds since 1970, by the clock that all users of the ledger share."""
+        with self._store.read() as transaction:
+            return transaction.now
 
-    # -- requests -----------------------------------------------------------------------------------------------------
+    # -- requests
+    # -----------------------------------------------------------------------------------------------------
     def take(self, request_id: str, holder: str, seconds: float) -> Taken | Held | Ended:
-        with self._place.write(request_id) as book:
-            now = book.now
-            row = book.execute(
-                "SELECT retries, crashes, holder, until, not_before, ended, buried, told FROM request"
+        """Take the lease of a request for *seconds*, unless it has ended, is held, or is put off."""
+        with self._store.write(request_id) as transaction:
+            now = transaction.now
+            row = transaction.execute(
+                "SELECT retries, crashes, holder, until, not_before, ended, buried, reported FROM request"
                 " WHERE request_id = ?",
                 (request_id,),
             ).fetchone()
-            retries, crashes, other, until, not_before, ended, buried, told = row or _UNKNOWN
+            retries, crashes, other, until, not_before, ended, letter, reported = row or _UNKNOWN
             if ended is not None:
-                return Ended(ended, buried, bool(told))
+                return Ended(ended, letter, bool(reported))
             if until is not None and until > now:
                 return Held(until - now)
-            if not_before > now + _NEARLY:
+            if not_before > now + _TOLERANCE:
                 return Held(not_before - now)
             crashes += other is not None
-            book.execute(
+            transaction.execute(
                 "INSERT INTO request (request_id, holder, until, at) VALUES (?, ?, ?, ?) ON CONFLICT (request_id)"
                 " DO UPDATE SET holder = excluded.holder, until = excluded.until, crashes = ?",
                 (request_id, holder, now + seconds, now, crashes),
@@ -116,75 +134,89 @@ class Ledger:
             return Taken(request_id, holder, retries, crashes)
 
     def extend(self, taken: Taken, seconds: float) -> bool:
-        """Keep it in hand; False when it is in other hands now."""
+        """Renew the lease for *seconds*. Return False if another worker has the request."""
         return self._change(taken, "until = ?", seconds)
 
     def put_off(self, taken: Taken, seconds: float, *, failed: bool) -> bool:
-        """Out of hand, to be tried again after *seconds*. *failed*: this was one of its retries."""
-        what = f"holder = NULL, until = NULL, crashes = 0, retries = retries + {int(failed)}, not_before = ?"
-        return self._change(taken, what, seconds)
+        """Release the request, to be retried after *seconds*. Return False if another worker has it.
 
-    def end(self, taken: Taken, callback: str, buried: str | None = None, cost: Cost | None = None) -> bool:
-        """Its end and its charge, together; False when it is in other hands, or has ended: nothing is written then."""
-        with self._place.write(taken.request_id) as book:
-            done = book.execute(
+        *failed* uses up one of its retries.
+        """
+        changes = (
+            f"holder = NULL, until = NULL, crashes = 0, retries = retries + {int(failed)}, not_before = ?"
+        )
+        return self._change(taken, changes, seconds)
+
+    def end(self, taken: Taken, callback: str, letter: str | None = None, cost: Cost | None = None) -> bool:
+        """End the request and charge its cost, in one transaction.
+
+        Return False, and write nothing, if another worker has the request or it has ended.
+        """
+        with self._store.write(taken.request_id) as transaction:
+            done = transaction.execute(
                 "UPDATE request SET holder = NULL, until = NULL, ended = ?, buried = ?"
                 " WHERE request_id = ? AND holder = ? AND ended IS NULL",
-                (callback, buried, taken.request_id, taken.holder),
+                (callback, letter, taken.request_id, taken.holder),
             ).rowcount
             if done and cost is not None:
-                book.execute(
+                transaction.execute(
                     "INSERT INTO charge VALUES (?, ?, ?, ?)",
-                    (taken.request_id, cost.tokens, cost.seconds, book.now),
+                    (taken.request_id, cost.tokens, cost.seconds, transaction.now),
                 )
             return bool(done)
 
     def refuse(self, request_id: str, callback: str) -> str | None:
-        """The end of a request that came in a message which cannot be read, and the callback to send for it.
+        """End the request of an invalid message, and return the callback to send.
 
-        None when the request is known already: it is in hand, will be tried again or has ended, and this was a bad copy of it.
+        Return None if the ledger already knows the request. The message was then a bad copy of it.
         """
-        with self._place.write(request_id) as book:
-            book.execute(
+        with self._store.write(request_id) as transaction:
+            transaction.execute(
                 "INSERT INTO request (request_id, ended, at) VALUES (?, ?, ?) ON CONFLICT (request_id) DO NOTHING",
-                (request_id, callback, book.now),
+                (request_id, callback, transaction.now),
             )
-            [[ended, told]] = book.execute(
-                "SELECT ended, told FROM request WHERE request_id = ?", (request_id,)
+            [[ended, reported]] = transaction.execute(
+                "SELECT ended, reported FROM request WHERE request_id = ?", (request_id,)
             ).fetchall()
-            return None if told or ended is None else str(ended)
+            return None if reported or ended is None else str(ended)
 
-    def told(self, request_id: str) -> None:
-        with self._place.write(request_id) as book:
-            book.execute("UPDATE request SET told = 1 WHERE request_id = ?", (request_id,))
+    def mark_reported(self, request_id: str) -> None:
+        """Record that the broker has the last callback and the dead letter of a request."""
+        with self._store.write(request_id) as transaction:
+            transaction.execute("UPDATE request SET reported = 1 WHERE request_id = ?", (request_id,))
 
     def charges(self) -> dict[str, Cost]:
-        with self._place.read() as book:
-            rows = book.execute("SELECT request_id, tokens, seconds FROM charge")
+        """Return the cost of each charged request."""
+        with self._store.read() as transaction:
+            rows = transaction.execute("SELECT request_id, tokens, seconds FROM charge")
             return {request: Cost(tokens, seconds) for request, tokens, seconds in rows}
 
-    def _change(self, taken: Taken, what: str, seconds: float) -> bool:
-        """As long as it is in these hands. The `?` of *what* is *seconds* from now."""
-        with self._place.write(taken.request_id) as book:
-            done = book.execute(
-                f"UPDATE request SET {what} WHERE request_id = ? AND holder = ?",
-                (book.now + seconds, taken.request_id, taken.holder),
+    def _change(self, taken: Taken, changes: str, seconds: float) -> bool:
+        """Apply *changes* if the caller still holds the request. Their `?` is the time *seconds* from now."""
+        with self._store.write(taken.request_id) as transaction:
+            done = transaction.execute(
+                f"UPDATE request SET {changes} WHERE request_id = ? AND holder = ?",
+                (transaction.now + seconds, taken.request_id, taken.holder),
             )
             return bool(done.rowcount)
 
-    # -- alarms: what a person must look at -----------------------------------------------------------------------------
-    def raise_alarm(self, name: str, words: str) -> None:
-        with self._place.write(f"alarm {name}") as book:
-            book.execute(
+    # -- alarms: problems that an operator must check
+    # -------------------------------------------------------------------
+    def raise_alarm(self, name: str, message: str) -> None:
+        """Count an alarm and store its message."""
+        with self._store.write(f"alarm {name}") as transaction:
+            transaction.execute(
                 "INSERT INTO alarm VALUES (?, 1, ?, ?) ON CONFLICT (name)"
                 " DO UPDATE SET count = alarm.count + 1, last = excluded.last, at = excluded.at",
-                (name, words, book.now),
+                (name, message, transaction.now),
             )
 
     def alarms(self) -> list[Alarm]:
-        with self._place.read() as book:
-            return [Alarm(*row) for row in book.execute("SELECT * FROM alarm ORDER BY at DESC")]
+        """Return the alarms, the latest first."""
+        with self._store.read() as transaction:
+            return [Alarm(*row) for row in transaction.execute("SELECT * FROM alarm ORDER BY at DESC")]
 
     def clear_alarms(self) -> None:
-        with self._place.write("alarms") as book:
-            book.execute("DELETE FROM alarm")
+        """Delete all alarms."""
+        with self._store.write("alarms") as transaction:
+            transaction.execute("DELETE FROM alarm")

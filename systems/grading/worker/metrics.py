@@ -1,6 +1,6 @@
-"""What a Celery worker shows to Prometheus: the engine's metrics of this process, and the alarms of all workers.
+"""The Prometheus metrics of a Celery worker: the engine's metrics of its process, and all workers' alarms.
 
-Alarms are in the ledger, which all workers share: take the largest, not the sum.
+All workers report the same alarms, from their shared ledger. Aggregate them with `max`, not `sum`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from holdfast import Holdfast
-from holdfast.logs import Log
+from holdfast.logging import Log
 from systems.grading.worker.ledger import Ledger
-from systems.grading.worker.places import LedgerAway
+from systems.grading.worker.ledger_stores import LedgerUnavailable
 
 log = Log("grading.worker")
 
@@ -22,25 +22,25 @@ ALARMS = "grading_alarms"
 
 
 class Alarms(Collector):
-    """`grading_alarms{alarm=…}`: how often a worker could not hand something to the broker, until an operator clears it."""
+    """Collects `grading_alarms{alarm=…}`: the messages that the broker did not take since the last clear."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def collect(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(
-            ALARMS, "What the broker did not take after all tries, since the last clear.", labels=["alarm"]
+            ALARMS, "Messages that the broker did not take, since the last clear.", labels=["alarm"]
         )
         try:
             for alarm in self._ledger.alarms():
                 family.add_metric([alarm.name], alarm.times)
-        except LedgerAway as error:
+        except LedgerUnavailable as error:
             log.warning("alarm.unavailable", reason=str(error))
         yield family
 
 
 def serve(app: Holdfast, ledger: Ledger, port: int) -> Callable[[], None]:
-    """Answer `/metrics` on this port of 127.0.0.1, from a thread; the answer ends it."""
+    """Serve `/metrics` on *port* of 127.0.0.1 in a thread, and return a function that stops it."""
     registry = CollectorRegistry()
     registry.register(app.metrics)
     registry.register(Alarms(ledger))

@@ -1,7 +1,7 @@
-"""Asks the provider: transcription for speech, then bands for the text, by the protocol of OpenAI. One call, no retries here.
+"""The client of the provider (OpenAI's protocol): transcripts of speech and grades of texts, without retries.
 
-A call raises the client's own errors, by which a breaker judges it; `explained()` around it makes of them what the worker
-decides by: may it be tried again, and when?
+A call raises the HTTP client's errors, which the breaker counts. The context manager `translated_errors`
+turns them into `TransientFailure` or `PermanentFailure`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 
-from systems.common.calling import certificates
+from systems.common.tls import trust_for
 from systems.grading.messages import Grade
 from systems.grading.settings import Settings
-from systems.grading.worker.failures import Hopeless, TryAgain
+from systems.grading.worker.failures import PermanentFailure, TransientFailure
 
 T = TypeVar("T")
 
-#: What the stand-in looks for; other models read it as the heading it is.
+#: The stand-in looks for this line. For other models it is a heading.
 TEXT_BEGINS = "--- text ---"
 LARGEST_ANSWER = 1_000_000
 _CRITERIA = ("task", "coherence", "vocabulary", "grammar")
@@ -72,23 +72,27 @@ class _Transcript(msgspec.Struct):
 
 
 class Provider:
+    """Makes calls to the provider, one request each."""
+
     def __init__(self, settings: Settings, client: httpx2.Client | None = None) -> None:
         self._settings = settings
         self._client = client or httpx2.Client(
-            timeout=settings.provider_timeout_ms / 1000, verify=certificates(settings.provider_url)
+            timeout=settings.provider_timeout_ms / 1000, verify=trust_for(settings.provider_url)
         )
 
     def close(self) -> None:
+        """Close the HTTP client."""
         self._client.close()
 
     def transcribe(self, request_id: str, sound: bytes) -> str:
+        """Return the transcript of a recording."""
         form = {"model": self._settings.stt_model, "response_format": "json"}
         files = {"file": ("recording.wav", sound, "audio/wav")}
         answer = self._post("/v1/audio/transcriptions", request_id, data=form, files=files)
         return _read(answer, _Transcript).text
 
     def grade(self, request_id: str, text: str) -> tuple[Grade, int]:
-        """The grade, and how many tokens it took."""
+        """Return the grade of a text, and the number of tokens it used."""
         body = {
             "model": self._settings.llm_model,
             "messages": [
@@ -102,15 +106,15 @@ class Provider:
         }
         answer = _read(self._post("/v1/chat/completions", request_id, json=body), _Completion)
         if not answer.choices:
-            raise TryAgain("BAD_ANSWER", "the provider answered without a choice")
+            raise TransientFailure("BAD_ANSWER", "the provider answered without a choice")
         choice = answer.choices[0]
         if choice.message.refusal or choice.finish_reason == "content_filter":
-            raise Hopeless("REFUSED_BY_MODEL", "the model declined to grade this text")
+            raise PermanentFailure("REFUSED_BY_MODEL", "the model declined to grade this text")
         try:
             grade = msgspec.json.decode(choice.message.content or "", type=Grade)
         except msgspec.DecodeError:
-            raise Hopeless(
-                "INVALID_SCHEMA", "the model's answer is not the JSON that was asked for"
+            raise PermanentFailure(
+                "INVALID_SCHEMA", "the model's answer is not JSON of the required form"
             ) from None
         return grade, answer.usage.total_tokens if answer.usage else 0
 
@@ -127,47 +131,55 @@ class Provider:
             for piece in answer.iter_bytes():
                 body += piece
                 if len(body) > LARGEST_ANSWER:
-                    raise TryAgain("BAD_ANSWER", "the provider's answer does not end")
+                    raise TransientFailure("BAD_ANSWER", "the provider's answer does not end")
             return bytes(body)
 
 
-def _read(body: bytes, shape: type[T]) -> T:
-    """What is not even of the provider's protocol comes from something before it: an error of the service, tried again."""
+def _read(body: bytes, kind: type[T]) -> T:
+    """Decode a response.
+
+    Raise `TransientFailure` for any other form: a proxy may have answered for the provider.
+    """
     try:
-        return msgspec.json.decode(body, type=shape)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise TryAgain("BAD_ANSWER", "the provider's answer is not what the protocol says") from None
+        raise TransientFailure("BAD_ANSWER", "the provider's answer does not follow its protocol") from None
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Raise what the client raises as `TryAgain` or `Hopeless`."""
+def translated_errors() -> Iterator[None]:
+    """Raise the HTTP client's errors as `TransientFailure` or `PermanentFailure`."""
     try:
         yield
     except httpx2.HTTPStatusError as error:
         answer = error.response
         raise failure_of(answer.status_code, answer.headers.get("retry-after"), time.time) from None
     except httpx2.TimeoutException:
-        raise TryAgain("PROVIDER_TIMEOUT", "the provider did not answer in time") from None
+        raise TransientFailure("PROVIDER_TIMEOUT", "the provider did not answer in time") from None
     except httpx2.HTTPError as error:
-        words = f"the provider cannot be reached ({type(error).__name__})"
-        raise TryAgain("PROVIDER_UNREACHABLE", words) from None
+        reason = f"the provider cannot be reached ({type(error).__name__})"
+        raise TransientFailure("PROVIDER_UNREACHABLE", reason) from None
 
 
-def failure_of(status: int, retry_after: str | None, now: Callable[[], float]) -> TryAgain | Hopeless:
-    """What a status of the provider means (the source's table of retries)."""
+def failure_of(
+    status: int, retry_after: str | None, now: Callable[[], float]
+) -> TransientFailure | PermanentFailure:
+    """Return the failure for an error status of the provider (the retry table of the source document)."""
     asked = read_retry_after(retry_after, now())
     if status == 429:
-        return TryAgain("PROVIDER_THROTTLED", "the provider asked to wait", asked_ms=asked)
+        return TransientFailure("PROVIDER_THROTTLED", "the provider asked to wait", asked_ms=asked)
     if status >= 500 or status == 408:
-        return TryAgain("PROVIDER_ERROR", f"the provider answered {status}", asked_ms=asked)
+        return TransientFailure("PROVIDER_ERROR", f"the provider answered {status}", asked_ms=asked)
     if status in (401, 403):
-        return Hopeless("PROVIDER_REFUSED", f"the provider answered {status}; check PROVIDER_KEY")
-    return Hopeless("PROVIDER_REFUSED", f"the provider refused the request ({status})")
+        return PermanentFailure("PROVIDER_REFUSED", f"the provider answered {status}; check PROVIDER_KEY")
+    return PermanentFailure("PROVIDER_REFUSED", f"the provider refused the request ({status})")
 
 
 def read_retry_after(value: str | None, now: float) -> float | None:
-    """Milliseconds; seconds or a date, as HTTP has it. None for what cannot be read."""
+    """Return a Retry-After header, which is in seconds or a date, in milliseconds.
+
+    Return None if it is invalid.
+    """
     text = (value or "").strip()
     if text.isascii() and text.isdigit() and len(text) <= 9:
         return int(text) * 1000.0

@@ -1,7 +1,8 @@
-"""Looks at every message before Celery does. What is no request of ours is buried with the reason, and never comes again.
+"""Check every message before Celery reads it. An invalid one becomes a dead letter with the reason.
 
-Celery acknowledges what it cannot decode, which loses it, and dies of some shapes (a body that is a number, a missing id),
-after which the broker delivers them again. So only what is sure to reach the task is let through.
+Celery acknowledges a message that it cannot decode, which loses it. It crashes on some others (a body that is
+a number, a missing id), and the broker then delivers them again. So only a message that is sure to reach the
+task passes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import msgspec
 from celery.worker.consumer import Consumer
 from kombu.exceptions import OperationalError
 
-from holdfast.logs import Log
-from systems.grading.messages import LARGEST_MESSAGE, TASK, Buried, Request, split
-from systems.grading.worker.outgoing import NotSent, Outgoing
-from systems.grading.worker.places import LedgerAway
+from holdfast.logging import Log
+from systems.grading.messages import LARGEST_MESSAGE, TASK, DeadLetter, Request, parse_request_id
+from systems.grading.worker.ledger_stores import LedgerUnavailable
+from systems.grading.worker.sender import NotSent, Sender
 
 log = Log("grading.worker")
 #: kombu reports a lost connection here by `critical` with positional arguments, which `Log` does not take.
@@ -30,7 +31,7 @@ _AGAIN_SEC, _LONGEST_SEC = 0.5, 5.0
 
 
 class Unfit(Exception):
-    """This message is no request; the words say why."""
+    """The message is not a valid request. The exception's message says why."""
 
 
 class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,11 +39,11 @@ class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def screen(content_type: str, headers: Any, body: bytes) -> Request:
-    """The request in a message of Celery's protocol; `Unfit` for everything else."""
+    """Return the request in a message of Celery's protocol. Raise `Unfit` for any other message."""
     if len(body) > LARGEST_MESSAGE:
-        raise Unfit(f"it has {len(body):,} bytes; {LARGEST_MESSAGE:,} are allowed")
+        raise Unfit(f"it has {len(body):,} bytes; at most {LARGEST_MESSAGE:,} are allowed")
     if content_type != "application/json":
-        raise Unfit(f"its content type is {content_type[:60]!r}; only application/json is read")
+        raise Unfit(f"its content type is {content_type[:60]!r}; only application/json is accepted")
     if not isinstance(headers, dict) or headers.get("task") != TASK:
         raise Unfit(f"it is not a message for {TASK}")
     try:
@@ -58,21 +59,21 @@ def screen(content_type: str, headers: Any, body: bytes) -> Request:
     if headers.keys() & {"eta", "expires", "timelimit", "chord", "group"} and any(
         headers.get(name) for name in ("eta", "expires", "chord", "group")
     ):
-        raise Unfit("it asks Celery for more than to be done")
+        raise Unfit("it uses Celery features (eta, expires, chord or group) that are not allowed")
     return request
 
 
-def record_of(headers: Any, body: bytes, reason: Unfit) -> Buried:
-    """What is kept of a message that is no request (G4): ids as far as it tells them, and what it looked like."""
-    given = headers if isinstance(headers, dict) else {}
-    name = str(given.get("id") or "")[:100]
+def record_of(headers: Any, body: bytes, reason: Unfit) -> DeadLetter:
+    """Return the dead letter of an invalid message (G4), with its ids and the beginning of its body."""
+    fields = headers if isinstance(headers, dict) else {}
+    name = str(fields.get("id") or "")[:100]
     try:
-        submission, _ = split(name)
+        submission, _ = parse_request_id(name)
     except ValueError:
         name, submission = _ids_in(body)
     shown = body[:_SHOWN].decode(errors="replace")
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Buried(name, submission, "INVALID_MESSAGE", 0, str(reason), now, shown)
+    return DeadLetter(name, submission, "INVALID_MESSAGE", 0, str(reason), now, shown)
 
 
 def _ids_in(body: bytes) -> tuple[str, str]:
@@ -84,15 +85,15 @@ def _ids_in(body: bytes) -> tuple[str, str]:
         return "", ""
 
 
-#: What Celery does at each connection and we do not need. A connection that is cut meanwhile would end the worker.
+#: Switches off what Celery does at each connection and grading does not need. A cut meanwhile would end the
+#: worker.
 _WITHOUT = {"without_mingle": True, "without_gossip": True, "without_heartbeat": True, "task_events": False}
 
 
 class ScreeningConsumer(Consumer):  # type: ignore[misc]
-    """Celery's consumer, with the screen before it. Its app has an `outgoing` to bury through.
+    """Celery's consumer, which checks each message first. Its app must have `sender` and `report_refused`.
 
-    It survives a broker that comes and goes: it asks the broker for nothing but its requests, and every error of a
-    connection makes it connect again.
+    It survives an unreliable broker: it only consumes requests, and reconnects after every connection error.
     """
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
@@ -102,11 +103,14 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, worker_options: dict[str, Any] | None = None, **options: Any) -> None:
         super().__init__(*arguments, worker_options={**(worker_options or {}), **_WITHOUT}, **options)
-        # What kombu raises for an error of the connection inside its own retries; Celery does not list it.
+        # kombu raises this for a connection error inside its own retries; Celery does not list it.
         self.connection_errors: Any = (*self.conninfo.connection_errors, OperationalError)
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Wait briefly between tries: Celery waits up to half a minute, which is too long for a grade."""
+        """Connect with short waits between tries.
+
+        Celery's own wait is up to half a minute, too long for a grade.
+        """
         conn.ensure_connection = partial(
             conn.ensure_connection,
             interval_start=_AGAIN_SEC,
@@ -116,11 +120,12 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
         return super().ensure_connected(conn)
 
     def create_task_handler(self, *arguments: Any, **options: Any) -> Callable[[Any], None]:
+        """Return a handler that passes valid messages to Celery's own, and dead-letters the others."""
         receive = super().create_task_handler(*arguments, **options)
-        outgoing: Callable[[], Outgoing] = self.app.outgoing
-        refused: Callable[[Buried], None] = self.app.refused
+        sender: Callable[[], Sender] = self.app.sender
+        report_refused: Callable[[DeadLetter], None] = self.app.report_refused
 
-        def look(message: Any) -> None:
+        def check(message: Any) -> None:
             body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
             try:
                 screen(str(message.content_type or ""), message.headers, body)
@@ -128,15 +133,14 @@ class ScreeningConsumer(Consumer):  # type: ignore[misc]
                 record = record_of(message.headers, body, unfit)
                 log.warning("message.refused", request_id=record.request_id, reason=str(unfit))
                 try:
-                    outgoing().bury(msgspec.json.encode(record), record.request_id or "unknown")
-                    refused(record)
-                except (NotSent, LedgerAway):
-                    message.reject_log_error(
-                        _kombu_log, (OSError,)
-                    )  # to the dead letters all the same, as it is
+                    sender().dead_letter(msgspec.json.encode(record), record.request_id or "unknown")
+                    report_refused(record)
+                except (NotSent, LedgerUnavailable):
+                    # The broker dead-letters the original message instead.
+                    message.reject_log_error(_kombu_log, (OSError,))
                 else:
                     message.ack_log_error(_kombu_log, (OSError,))
                 return
             receive(message)
 
-        return look
+        return check

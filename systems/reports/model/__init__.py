@@ -1,1 +1,1 @@
-"""The model behind any server that speaks the chat-completions protocol: calling it, reading it, and naming its errors."""
+"""A client for models behind any server with the chat-completions protocol: calls, responses and errors."""

@@ -1,6 +1,6 @@
-"""The errors of providers in our taxonomy (P3, P4): by status, by the error in a body, and by what the network did.
+"""Maps the errors of providers to our codes (P3, P4): HTTP statuses, errors in a body, network failures.
 
-Nothing that a provider says gets into a message or a log: some repeat the key that they refuse.
+No provider text gets into a message or a log, because some providers repeat the key that they reject.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from systems.reports.codes import Code
 from systems.reports.failures import Answered, Trouble
 
 _WORD = re.compile(r"[a-z0-9_.-]{1,60}")
-#: "6m0s", "1.5s", "20ms", and a plain number of seconds.
-_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+#: Durations such as "6m0s", "1.5s" and "20ms".
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _RESETS = ("requests", "tokens")
 LONGEST_WAIT_SEC = 86_400
 
 
 def of_status(status: int, headers: Mapping[str, str], body: Any = None) -> Trouble:
-    """What an answer with this *status* is. Every 4xx but 429 is for good: also 408 and 409 (ADR 0009)."""
+    """Return the error for a response with this *status*.
+
+    Every 4xx except 429 is final, 408 and 409 too (ADR 0009).
+    """
     word = error_word(body)
     reason = f"the model answered {status}" + (f" ({word})" if word else "")
     if status == 429:
@@ -35,7 +38,7 @@ def of_status(status: int, headers: Mapping[str, str], body: Any = None) -> Trou
 
 
 def of_body(error: Any, headers: Mapping[str, str]) -> Trouble:
-    """An error that came in the body of a 200, or in the middle of a stream."""
+    """Return the error for an error object in the body of a 200, or in a stream."""
     given = error if isinstance(error, Mapping) else {}
     for name in ("status", "code"):
         if str(given.get(name)).isdigit() and 400 <= int(str(given[name])[:9]) <= 599:
@@ -54,21 +57,21 @@ def of_body(error: Any, headers: Mapping[str, str]) -> Trouble:
 
 
 def of_network(error: Exception) -> Trouble:
-    """What httpx2 raises: the time was up, or the connection did not hold."""
+    """Return the error for an exception of httpx2: a timeout, an unusable URL, or a failed connection."""
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):
         return Trouble(Code.MODEL_TIMEOUT, f"no answer in time ({type(error).__name__})")
     if isinstance(error, (httpx2.UnsupportedProtocol, httpx2.InvalidURL)):
-        return Trouble(Code.MODEL_4XX, "MODEL_URL cannot be called")
-    return Trouble(Code.MODEL_UNREACHABLE, f"the connection did not hold ({type(error).__name__})")
+        return Trouble(Code.MODEL_4XX, "MODEL_URL is not a URL that can be called")
+    return Trouble(Code.MODEL_UNREACHABLE, f"the connection failed ({type(error).__name__})")
 
 
 def error_word(body: Any) -> str:
-    """The error's own code or type, if it is a plain word; never its message."""
+    """Return the error's code or type if it is a plain word, else an empty text. Never its message."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         return ""
-    said = [str(error.get(name) or "").lower() for name in ("code", "type")]
-    return next((word for word in said if _WORD.fullmatch(word)), "")
+    words = [str(error.get(name) or "").lower() for name in ("code", "type")]
+    return next((word for word in words if _WORD.fullmatch(word)), "")
 
 
 def _is_filter(word: str) -> bool:
@@ -76,16 +79,16 @@ def _is_filter(word: str) -> bool:
 
 
 def _with_wait(headers: Mapping[str, str]) -> dict[str, str]:
-    """Only what the engine reads: Retry-After, taken from the other places where providers say the same."""
+    """Return the provider's wait as a Retry-After header, which the engine reads; empty if there is none."""
     if given := headers.get("retry-after"):
         return {"retry-after": given}
     wait = _milliseconds(headers.get("retry-after-ms", ""))
     if wait is None:
         waits = [
-            span
+            duration
             for name in _RESETS
             if headers.get(f"x-ratelimit-remaining-{name}", "0").strip() in ("0", "")
-            and (span := parse_span(headers.get(f"x-ratelimit-reset-{name}", ""))) is not None
+            and (duration := parse_span(headers.get(f"x-ratelimit-reset-{name}", ""))) is not None
         ]
         wait = max(waits, default=None)
     return {} if not wait else {"retry-after": str(min(math.ceil(wait), LONGEST_WAIT_SEC))}
@@ -96,11 +99,11 @@ def _milliseconds(text: str) -> float | None:
 
 
 def parse_span(text: str) -> float | None:
-    """Seconds in a rate limit's reset; None for a moment or nonsense, which then asks for nothing."""
+    """Return the seconds in a rate limit's reset header; None for a date or an unreadable text."""
     text = text.strip()
     if re.fullmatch(r"\d{1,5}(\.\d{1,9})?", text):
         return float(text)
-    found = _SPAN.fullmatch(text) if 0 < len(text) <= 30 else None
+    found = _DURATION.fullmatch(text) if 0 < len(text) <= 30 else None
     if found is None:
         return None
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())

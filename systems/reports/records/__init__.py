@@ -1,6 +1,6 @@
-"""What is known of reports beside their jobs, in the same database: each report, each paid call, each capture.
+"""The system's own tables, in the database of the jobs: reports, paid calls and captured answers.
 
-One text of SQL for both databases: `$1` is written `?1` for SQLite, and the types have a meaning in each.
+The same SQL serves both databases: `$1` becomes `?1` for SQLite, and both know the column types.
 """
 
 from __future__ import annotations

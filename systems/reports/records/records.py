@@ -1,4 +1,4 @@
-"""The verbs over our tables. Each may be sent twice: the second time changes nothing."""
+"""Reads and writes of the tables. Each write is idempotent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from holdfast import MoveNotice, Transaction
+from holdfast.records import MoveNotice, Transaction
 from systems.common.databases import Database, database_of
 from systems.reports.records.tables import TABLES
 
@@ -23,7 +23,7 @@ class Report(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """An answer that was of no use, with what it was judged by."""
+    """An answer that could not be used, with the schema it was checked against and the errors found."""
 
     job_id: str
     request_id: str
@@ -40,15 +40,21 @@ _CAPTURE = "job_id, request_id, schema_hash, code, at, body"
 
 
 class Records:
+    """The tables of the reports in one database."""
+
     def __init__(self, database: Database) -> None:
         self.database = database
 
     async def prepare(self) -> None:
+        """Create the tables that are missing."""
         await self.database.prepare(TABLES)
 
     # -- reports ------------------------------------------------------------------------------------------------------
     async def begin(self, job_id: str, at: float) -> None:
-        """The first attempt begins; from now on the row follows the job."""
+        """Insert the row of a report when its first attempt begins.
+
+        `follow` keeps it up to date from then on.
+        """
         await self.database.run(
             "INSERT INTO reports_report (job_id, status, begun_at) VALUES ($1, 'processing', $2) ON CONFLICT (job_id) DO NOTHING",
             job_id,
@@ -56,7 +62,7 @@ class Records:
         )
 
     async def finish_in(self, connection: Any, report: Report, answer: str, at: float) -> None:
-        """In the transaction that completes the job."""
+        """Record a finished report, in the transaction that completes its job."""
         await self.database.run_in(
             connection,
             """UPDATE reports_report SET status = 'succeeded', code = NULL, seconds = $2 - begun_at, address = $3,
@@ -71,6 +77,7 @@ class Records:
         )
 
     async def report(self, job_id: str) -> Report | None:
+        """Return the finished report of a job; None when there is none."""
         rows = await self.database.run(
             "SELECT address, sha256, model, repairs FROM reports_report WHERE job_id = $1 AND status = 'succeeded'",
             job_id,
@@ -81,23 +88,23 @@ class Records:
         return Report(job_id, address, sha256, model, json.loads(repairs))
 
     async def follow(self, transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
-        """A hook: jobs have moved, and the rows of those that are reports move with them."""
+        """Update the rows of reports whose jobs have moved. This is a hook for events of the engine."""
         failed = "UPDATE reports_report SET status = 'failed', code = $2 WHERE job_id = $1"
-        again = "UPDATE reports_report SET status = 'queued', retries = retries + 1 WHERE job_id = $1"
-        asked = "UPDATE reports_report SET status = 'queued', code = NULL WHERE job_id = $1"
-        for moved in moves:
-            match moved.kind.name:
+        retried = "UPDATE reports_report SET status = 'queued', retries = retries + 1 WHERE job_id = $1"
+        restarted = "UPDATE reports_report SET status = 'queued', code = NULL WHERE job_id = $1"
+        for move in moves:
+            match move.kind.name:
                 case "failed" | "timed_out":
-                    values = (str(moved.job_id), str(moved.meta.get("error_code") or "TIMEOUT"))
+                    values = (str(move.job_id), str(move.meta.get("error_code") or "TIMEOUT"))
                     await transaction.execute(self.database.written(failed), *values)
                 case "retry" | "reclaimed":
-                    await transaction.execute(self.database.written(again), str(moved.job_id))
+                    await transaction.execute(self.database.written(retried), str(move.job_id))
                 case "manual_retry" | "redriven":
-                    await transaction.execute(self.database.written(asked), str(moved.job_id))
+                    await transaction.execute(self.database.written(restarted), str(move.job_id))
 
     # -- calls --------------------------------------------------------------------------------------------------------
     async def note_call(self, job_id: str, step: str, answer: Any, cost: int, at: float) -> None:
-        """A call that was recorded as a step: counted once, however often this is sent."""
+        """Record a call that a step has made. A call that is recorded already is not counted again."""
         await self.database.run(
             """INSERT INTO reports_call (job_id, step, model, request_id, tokens_in, tokens_out, estimated, cost, at)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (job_id, step) DO NOTHING""",
@@ -114,6 +121,7 @@ class Records:
 
     # -- captures -----------------------------------------------------------------------------------------------------
     async def capture(self, capture: Capture) -> None:
+        """Record an unusable answer, unless the same one is recorded already."""
         await self.database.run(
             f"INSERT INTO reports_capture ({_CAPTURE}) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
             *capture[:5],
@@ -123,7 +131,7 @@ class Records:
     async def captures(
         self, *, limit: int = 50, before: float | None = None, code: str = ""
     ) -> list[Capture]:
-        """Newest first."""
+        """Return captures, newest first; only those older than *before* and with this *code*, if given."""
         rows = await self.database.run(
             f"""SELECT {_CAPTURE} FROM reports_capture WHERE at < $1 AND ($2 = '' OR code = $2)
                 ORDER BY at DESC, job_id LIMIT $3""",
@@ -134,7 +142,7 @@ class Records:
         return [_capture(row) for row in rows]
 
     async def captures_of(self, job_id: str) -> list[Capture]:
-        """Newest first."""
+        """Return the newest 100 captures of a job, newest first."""
         rows = await self.database.run(
             f"SELECT {_CAPTURE} FROM reports_capture WHERE job_id = $1 ORDER BY at DESC LIMIT 100", job_id
         )
@@ -142,6 +150,7 @@ class Records:
 
     # -- overrides ----------------------------------------------------------------------------------------------------
     async def override(self, capture: Capture, schema: dict[str, Any], schema_hash: str, by: str) -> None:
+        """Let the next attempt use this captured answer with *schema*, instead of calling the model."""
         body = json.dumps(
             {"answer": capture.body["answer"], "step": capture.body["step"], "schema": schema, "by": by}
         )
@@ -155,15 +164,16 @@ class Records:
         )
 
     async def overridden(self, job_id: str) -> dict[str, Any] | None:
+        """Return the override of a job: its `answer`, `step`, `schema` and `by`; None when there is none."""
         rows = await self.database.run("SELECT body FROM reports_override WHERE job_id = $1", job_id)
         return json.loads(rows[0][0]) if rows else None
 
     async def forget_override(self, job_id: str) -> None:
         await self.database.run("DELETE FROM reports_override WHERE job_id = $1", job_id)
 
-    # -- what the watch has seen --------------------------------------------------------------------------------------
+    # -- documents that the watch has enqueued ------------------------------------------------------------------------
     async def unseen(self, found: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of these addresses and versions of which no report was made."""
+        """Return those of these addresses and versions that `see` has not recorded."""
         places = ", ".join(f"${nth}" for nth in range(1, len(found) + 1))
         rows = await self.database.run(
             f"SELECT address, version FROM reports_seen WHERE address IN ({places or 'NULL'})",
@@ -172,6 +182,7 @@ class Records:
         return set(found) - {(address, version) for address, version in rows}
 
     async def see(self, address: str, version: str, job_id: str) -> None:
+        """Record that the job of this document's version was enqueued."""
         await self.database.run(
             "INSERT INTO reports_seen (address, version, job_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             address,
@@ -187,7 +198,7 @@ def _capture(row: tuple[Any, ...]) -> Capture:
 
 @asynccontextmanager
 async def open_records(url: str) -> AsyncIterator[Records]:
-    """With the tables made, until the block is left."""
+    """Open the records in the database at *url*, and create the tables that are missing."""
     records = Records(database_of(url))
     try:
         await records.prepare()

@@ -1,1 +1,1 @@
-"""`make run SYSTEM=reports`: the stand-in model, the API and a worker as children of one process, on one folder of data."""
+"""`make run SYSTEM=reports`: the stand-in model, the API and a worker, on one data folder."""

@@ -1,4 +1,7 @@
-"""`make run SYSTEM=reports`: start the reports, say where they are, keep them up, and stop it all within three seconds of Ctrl-C."""
+"""`make run SYSTEM=reports`: start the reports, print their address, and run them until Ctrl-C.
+
+They stop within 3 s of it.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,19 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from devservices.server import free_port, private_file
 from holdfast import Holdfast
 from systems.common.children import Child
 from systems.common.running import (
-    around,
+    child_environment,
+    data_line,
+    env_value,
     find_database,
-    free_port,
-    given,
     keep_up,
     migrate,
     parser_for,
-    private_file,
     python,
     run_system,
-    say_data,
     start_all,
     stop_all,
     workers,
@@ -62,15 +64,18 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
 
 
 def _models(environment: Mapping[str, str], port: int) -> list[Child]:
-    """The stand-in of the model, with its fault switch; none where the caller names a model."""
-    if given("MODEL_URL"):
+    """Return the stand-in model with its fault switch; nothing where the caller sets MODEL_URL."""
+    if env_value("MODEL_URL"):
         return []
     module = ("systems.provider", "--port", str(port), "--faults")
     return [python("model", environment, *module, says_ready=True)]
 
 
 def _environment(data: Path, database: Mapping[str, str], model_port: int) -> dict[str, str]:
-    """A model, a bucket or a database of one's own may be named, too."""
+    """Return the environment of the children.
+
+    Variables that the caller sets take precedence over these defaults.
+    """
     defaults = {
         "DOCUMENTS_URL": str(data / "documents"),
         "REPORTS_URL": str(data / "reports"),
@@ -81,20 +86,20 @@ def _environment(data: Path, database: Mapping[str, str], model_port: int) -> di
         "MODEL_PRICE_IN": "0.15",
         "MODEL_PRICE_OUT": "0.60",
     }
-    return around(defaults, database)
+    return child_environment(defaults, database)
 
 
 def _make_key(file: Path, url: str) -> None:
-    """The operator's key of this folder; made the first time, readable by its owner alone."""
+    """Write a new operator's key to *file*, readable only by its owner, unless the file has a valid key."""
     known = file.read_text().strip() if file.exists() else ""
 
-    async def make() -> str:
+    async def find_or_create() -> str:
         async with Holdfast(url) as app:
-            if known and await app.find_key(known):
+            if known and await app.keys.find(known):
                 return known
-            return (await app.create_key("operator", name="make run"))[1]
+            return (await app.keys.create("operator", name="make run"))[1]
 
-    secret = asyncio.run(make())
+    secret = asyncio.run(find_or_create())
     if secret != known:
         private_file(file, secret)
 
@@ -111,7 +116,7 @@ def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | N
     print(f'             curl -H "authorization: bearer $KEY" {address}/reports')
     print(f"  the watch  cp {shown / 'documents' / 'invoice-2.txt'} {shown / 'documents' / 'inbox'}/")
     print(metrics)
-    print(say_data(data, "documents, reports, schemas"))
+    print(data_line(data, "documents, reports, schemas"))
     if faults_at is not None:
         print(
             f"""  an outage  curl -d '{{"status": 503, "seconds": 30}}' http://127.0.0.1:{faults_at}/faults"""

@@ -1,6 +1,6 @@
-"""JSON schemas: found by name or given whole, checked before anything is paid for, and never reaching for the network.
+"""JSON schemas: given by name or in full, checked before any call, and resolved without network access.
 
-A name is that of a file in `SCHEMAS_DIR`, or of one that stands beside this module.
+A name is that of a file in `SCHEMAS_DIR`, or of one beside this module.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ Schema = dict[str, Any]
 _OWN = Path(__file__).parent
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MOST_BYTES = 64_000
-#: How many errors of one response are kept, and how many characters of each.
+#: How many errors of one answer are kept, and how many characters of each.
 MOST_ERRORS, LONGEST_ERROR = 20, 300
 
 
 def find_schema(given: str | Schema, folder: Path) -> Schema:
-    """The schema of this name, or *given* itself. `Trouble` with INVALID_SCHEMA when it is none."""
+    """Return the schema named *given*, or *given* itself.
+
+    Raises `Trouble` with INVALID_SCHEMA if it is not a schema.
+    """
     schema = _read(given, folder) if isinstance(given, str) else given
     check_schema(schema)
     return schema
 
 
 def check_schema(schema: Any) -> None:
+    """Raise `Trouble` with INVALID_SCHEMA if *schema* is not a JSON schema that can be used."""
     if not isinstance(schema, dict):
         raise Trouble(Code.INVALID_SCHEMA, "a schema is a JSON object")
     _validator(canonical(schema))
 
 
 def violations(schema: Schema, value: Any) -> list[dict[str, str]]:
-    """Where *value* does not fit: a path (JSON pointer) and what is wrong there; at most `MOST_ERRORS`."""
+    """Return up to `MOST_ERRORS` errors of *value*, each with its path (a JSON pointer) and a message."""
     found = []
     for error in _validator(canonical(schema)).iter_errors(value):
         path = "".join(f"/{_escaped(part)}" for part in error.instance_path)
@@ -51,17 +55,18 @@ def violations(schema: Schema, value: Any) -> list[dict[str, str]]:
 
 
 def canonical(schema: Schema) -> str:
-    """The same text for the same schema. `Trouble` when it is too large or holds what JSON cannot."""
+    """Return the canonical JSON text of *schema*. Raises `Trouble` when it is too large or not JSON."""
     try:
         text = json.dumps(schema, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        raise Trouble(Code.INVALID_SCHEMA, "a schema is JSON") from None
+        raise Trouble(Code.INVALID_SCHEMA, "the schema is not JSON") from None
     if len(text) > MOST_BYTES:
         raise Trouble(Code.INVALID_SCHEMA, f"a schema has at most {MOST_BYTES:,} bytes")
     return text
 
 
 def digest(schema: Schema) -> str:
+    """Return the SHA-256 of the canonical text of *schema*."""
     return hashlib.sha256(canonical(schema).encode()).hexdigest()
 
 
@@ -79,7 +84,7 @@ def _read(name: str, folder: Path) -> Any:
 
 
 def _no_network(uri: str) -> Any:
-    """Without this the library would fetch what a `$ref` names: from the inside of our network, or from our disk."""
+    """Refuse a `$ref` to another document, which the library would fetch from our network or disk."""
     raise ValueError("a $ref to another document")
 
 
@@ -99,7 +104,7 @@ def _validator(text: str) -> Any:
         RecursionError,
     ) as error:
         reason = str(error).strip().split("\n", 1)[0][:200]
-        raise Trouble(Code.INVALID_SCHEMA, f"it cannot be used as a schema: {reason}") from None
+        raise Trouble(Code.INVALID_SCHEMA, f"the schema cannot be used: {reason}") from None
 
 
 def _escaped(part: str | int) -> str:

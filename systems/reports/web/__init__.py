@@ -1,1 +1,1 @@
-"""The HTTP door of the reports: ask for one, look at it, fetch it; captures and figures for those who run it."""
+"""The HTTP API of the reports: request, inspect and fetch reports; captures and figures for operators."""

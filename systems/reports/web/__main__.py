@@ -1,4 +1,4 @@
-"""`python -m systems.reports.web`: the API of the reports that the environment describes."""
+"""`python -m systems.reports.web`: serve the API of the reports, configured from the environment."""
 
 from __future__ import annotations
 

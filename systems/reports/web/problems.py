@@ -1,4 +1,4 @@
-"""How a refusal is told: a code, one line, and the job on record where there is one."""
+"""Error responses: a code, a one-line message, and the id of the recorded job if there is one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastapi.responses import JSONResponse
 
 from systems.reports.codes import CODES, Code
 
-#: What the store cannot answer now it may answer in a moment.
+#: Sent while the store is unavailable.
 TRY_AGAIN = {"retry-after": "2"}
 
 
 class Refused(Exception):
-    """Raised where a request cannot be granted."""
+    """A request is refused. Handlers raise this, and `answer` is the response."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class Refused(Exception):
         headers: dict[str, str] | None = None,
         more: dict[str, Any] | None = None,
     ) -> None:
-        """*detail* and *status* stand in for those of the code; *more* is told beside them."""
+        """*detail* and *status* default to those of the code; *more* holds further members of the body."""
         self.code, self.headers, self.more = code, headers or {}, more or {}
         self.detail = detail or CODES[code].final
         self.status = CODES[code].status if status is None else status
         super().__init__(self.detail)
 
     def answer(self) -> JSONResponse:
-        """As RFC 9457 has it."""
+        """Return the refusal as a problem document (RFC 9457)."""
         body = {"type": "about:blank", "status": self.status, "code": self.code.value, "detail": self.detail}
         return JSONResponse(
             body | self.more, self.status, self.headers, media_type="application/problem+json"
@@ -39,4 +39,5 @@ class Refused(Exception):
 
 
 def no_such_report() -> Refused:
+    """Return the refusal for an id that names no report."""
     return Refused(Code.EXPIRED, "There is no such report here; it may have been removed by retention.")

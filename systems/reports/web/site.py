@@ -3,13 +3,13 @@
 | request | who | answer |
 |---|---|---|
 | `POST /reports` | owner | 202 with the job; an `Idempotency-Key` makes a repeated request the same one |
-| `GET /reports`, `GET /reports/{id}` | owner | how they stand |
+| `GET /reports`, `GET /reports/{id}` | owner | their status |
 | `GET /reports/{id}/report` | owner | the report |
-| `POST /reports/{id}/retry` | operator | again, with or without the recorded answer (P9) |
-| `POST /reports/{id}/revalidate` | operator | judge the captured answer by a changed schema, and complete the report |
+| `POST /reports/{id}/retry` | operator | retries with or without the recorded answer (P9) |
+| `POST /reports/{id}/revalidate` | operator | checks the captured answer against a changed schema, and completes the report |
 | `GET /captures`, `GET /reports/{id}/captures` | operator | answers that could not be used (P5) |
-| `GET /stats`, `GET /metrics` | not owners | the figures (P6) |
-| `/holdfast/api/v1` | by its own rules | the engine's API |
+| `GET /stats`, `GET /metrics` | viewer, operator, admin | the figures (P6) |
+| `/holdfast/api/v1` | the engine's own rules | the engine's API |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from holdfast import Conflict, Forbidden, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
-from holdfast.logs import Log
+from holdfast.logging import Log
 from holdfast.server import api
 from systems.common.front import front_page
 from systems.reports.codes import CODES, Code
@@ -32,7 +32,7 @@ from systems.reports.content import check_name
 from systems.reports.documents import Documents, Place
 from systems.reports.failures import Trouble, code_of
 from systems.reports.records import Records, open_records
-from systems.reports.revalidating import revalidate
+from systems.reports.revalidation import revalidate
 from systems.reports.schemas import find_schema
 from systems.reports.series import Series
 from systems.reports.stats import take_stats
@@ -40,7 +40,7 @@ from systems.reports.tasks import Reports, roots
 from systems.reports.web.bodies import AskReport, AskRetry, AskRevalidate, read_body
 from systems.reports.web.callers import Caller, Callers
 from systems.reports.web.problems import TRY_AGAIN, Refused, no_such_report
-from systems.reports.web.showing import show
+from systems.reports.web.views import show
 
 log = Log("reports.web")
 
@@ -56,7 +56,7 @@ _SAFE = {
 
 
 def make_site(reports: Reports) -> FastAPI:
-    """The API of *reports*; its stores are open as long as its lifespan."""
+    """Return the API of *reports*. Its lifespan opens and closes the stores."""
     routes = _Routes(reports)
 
     @asynccontextmanager
@@ -78,12 +78,12 @@ def make_site(reports: Reports) -> FastAPI:
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
     site.router.routes.append(front_page("Reports: documents in, JSON by a schema out.", __doc__, _HINT))
     site.mount("/holdfast", api(reports.app))
-    _tell_errors(site)
+    _add_error_handlers(site)
     return site
 
 
 class _Routes:
-    records: Records  #: while the site runs
+    records: Records  #: set by the site's lifespan
 
     def __init__(self, reports: Reports) -> None:
         self._reports, self._app, self._settings = reports, reports.app, reports.settings
@@ -95,31 +95,33 @@ class _Routes:
     async def ask(self, request: Request) -> Response:
         caller = await self._callers.of(request)
         caller.must_ask()
-        asked = await read_body(request, AskReport)
+        body = await read_body(request, AskReport)
         try:
-            self._documents.find(asked.source)
-            check_name(asked.source)
-            find_schema(asked.schema, self._settings.schemas_dir)
+            self._documents.find(body.source)
+            check_name(body.source)
+            find_schema(body.schema, self._settings.schemas_dir)
         except Trouble as trouble:
-            raise await self._on_record(asked, caller, trouble) from None
-        named = request.headers.get("idempotency-key", "")
-        job_id = str(uuid.uuid5(_NAMES, f"{caller.owner}\n{named}")) if named else None
+            raise await self._record_refusal(body, caller, trouble) from None
+        idempotency_key = request.headers.get("idempotency-key", "")
+        job_id = str(uuid.uuid5(_NAMES, f"{caller.owner}\n{idempotency_key}")) if idempotency_key else None
         handle = await self._reports.report.options(owner=caller.owner, id=job_id).enqueue(
-            asked.source, asked.schema, instructions=asked.instructions
+            body.source, body.schema, instructions=body.instructions
         )
         row = await handle.job()
-        if named and not _is_same(row, asked):
+        if idempotency_key and not _is_same(row, body):
             raise Refused(Code.INVALID_REQUEST, "This Idempotency-Key was used for another request.")
         return _json(show(row), 202)
 
     async def list(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
         caller = await self._callers.of(request)
-        where = {"owner": caller.owner} if caller.role == "owner" else {}
-        page = await self._app.jobs(task="report", after=after, limit=max(1, min(limit, MOST_ROWS)), **where)
+        owner = caller.owner if caller.role == "owner" else None
+        page = await self._app.jobs.list(
+            task="report", after=after, limit=max(1, min(limit, MOST_ROWS)), owner=owner
+        )
         return _json({"reports": [show(row) for row in page.rows], "next": page.next})
 
     async def one(self, request: Request, job_id: str) -> Response:
-        row = await self._found(await self._callers.of(request), job_id)
+        row = await self._find(await self._callers.of(request), job_id)
         shown = show(row)
         if row.state is State.FAILED:
             captures = await self.records.captures_of(row.id)
@@ -127,7 +129,7 @@ class _Routes:
         return _json(shown)
 
     async def report(self, request: Request, job_id: str) -> Response:
-        row = await self._found(await self._callers.of(request), job_id)
+        row = await self._find(await self._callers.of(request), job_id)
         if row.state is not State.COMPLETE:
             raise Refused(Code.NOT_READY)
         found = await self.records.report(row.id)
@@ -136,49 +138,49 @@ class _Routes:
         try:
             document = await self._place.read(found.address.rpartition("/")[2], _MOST_REPORT)
         except Trouble as trouble:
-            gone = trouble.code is Code.MISSING_OBJECT
-            raise Refused(Code.EXPIRED if gone else trouble.code) from None
+            is_missing = trouble.code is Code.MISSING_OBJECT
+            raise Refused(Code.EXPIRED if is_missing else trouble.code) from None
         return Response(document.data, media_type="application/json", headers=_SAFE)
 
     # -- for operators ------------------------------------------------------------------------------------------------
     async def retry(self, request: Request, job_id: str) -> Response:
         caller = await self._callers.of(request)
         caller.must_operate()
-        asked = await read_body(request, AskRetry)
-        row = await self._found(caller, job_id)
+        body = await read_body(request, AskRetry)
+        row = await self._find(caller, job_id)
         if not row.is_retryable:
             detail = "Only a report that has failed, was cancelled or waits for its next try can be retried."
             raise Refused(Code.NOT_READY, detail)
-        if asked.keep_answer:
-            await self._app.retry(row.id, by=caller.owner)
+        if body.keep_answer:
+            await self._app.jobs.retry(row.id, by=caller.owner)
         else:
-            await self._retry_anew(row, caller)
-        return _json(show(await self._app.job(row.id)))
+            await self._retry_with_new_answer(row, caller)
+        return _json(show(await self._app.jobs.get(row.id)))
 
-    async def _retry_anew(self, row: JobRow, caller: Caller) -> None:
-        """Without what the model has said, if it has said anything."""
+    async def _retry_with_new_answer(self, row: JobRow, caller: Caller) -> None:
+        """Retry without the recorded answer of the model, if there is one."""
         await self.records.forget_override(row.id)
         try:
-            await self._app.retry(row.id, by=caller.owner, from_step="llm")
-        except UsageError:  # there is no such step: the model was never asked, or without an answer
-            await self._app.retry(row.id, by=caller.owner)
+            await self._app.jobs.retry(row.id, by=caller.owner, from_step="llm")
+        except UsageError:  # there is no such step, because the model has not answered yet
+            await self._app.jobs.retry(row.id, by=caller.owner)
 
     async def revalidate(self, request: Request, job_id: str) -> Response:
         caller = await self._callers.of(request)
         caller.must_operate()
-        asked = await read_body(request, AskRevalidate)
-        row = await self._found(caller, job_id)
+        body = await read_body(request, AskRevalidate)
+        row = await self._find(caller, job_id)
         judged = await revalidate(
             self._app,
             self.records,
             self._settings,
             row.id,
-            schema=asked.schema,
-            complete=asked.complete,
+            schema=body.schema,
+            complete=body.complete,
             by=caller.owner,
         )
-        body = {"fits": judged.fits, "errors": judged.errors, "repairs": judged.repairs}
-        return _json(body | {"report": show(await self._app.job(row.id))}, 200 if judged.fits else 422)
+        shown = {"fits": judged.fits, "errors": judged.errors, "repairs": judged.repairs}
+        return _json(shown | {"report": show(await self._app.jobs.get(row.id))}, 200 if judged.fits else 422)
 
     async def captures(
         self, request: Request, before: float | None = None, limit: int = 50, code: str = ""
@@ -190,7 +192,7 @@ class _Routes:
     async def captures_of(self, request: Request, job_id: str) -> Response:
         caller = await self._callers.of(request)
         caller.must_operate()
-        row = await self._found(caller, job_id)
+        row = await self._find(caller, job_id)
         return _json({"captures": [one.as_json() for one in await self.records.captures_of(row.id)]})
 
     async def stats(self, request: Request, since: float = 0.0) -> Response:
@@ -203,25 +205,25 @@ class _Routes:
         return Response(body, media_type=kind, headers={"cache-control": "no-store"})
 
     async def healthz(self) -> Response:
-        await self._app.counts(internal=True)
+        await self._app.jobs.counts(internal=True)
         return _json({"status": "ok"})
 
     # -- parts --------------------------------------------------------------------------------------------------------
-    async def _found(self, caller: Caller, job_id: str) -> JobRow:
-        row = await self._app.job(job_id)
+    async def _find(self, caller: Caller, job_id: str) -> JobRow:
+        row = await self._app.jobs.get(job_id)
         if row.task != "report":
             raise no_such_report()
         caller.must_reach(row)
         return row
 
-    async def _on_record(self, asked: AskReport, caller: Caller, trouble: Trouble) -> Refused:
-        """Refused at once and for good, with the job that says so, if the store takes it."""
+    async def _record_refusal(self, body: AskReport, caller: Caller, trouble: Trouble) -> Refused:
+        """Record a rejected job for the request, and return the refusal with its id if that worked."""
         refused = Refused(trouble.code, f"{CODES[trouble.code].final} ({trouble})")
-        schema = asked.schema if isinstance(asked.schema, str) else {}
-        arguments = {"source": asked.source, "schema": schema, "instructions": asked.instructions}
+        schema = body.schema if isinstance(body.schema, str) else {}
+        arguments = {"source": body.source, "schema": schema, "instructions": body.instructions}
         try:
-            job_id = await self._app.reject(
-                "report", arguments, trouble.code.value, message=CODES[trouble.code].final, owner=caller.owner
+            job_id = await self._app.tasks["report"].reject(
+                arguments, trouble.code.value, message=CODES[trouble.code].final, owner=caller.owner
             )
         except HoldfastError as error:
             log.warning("refusal.not_recorded", reason=str(error))
@@ -230,22 +232,22 @@ class _Routes:
         return refused
 
 
-def _is_same(row: JobRow, asked: AskReport) -> bool:
+def _is_same(row: JobRow, body: AskReport) -> bool:
     payload: dict[str, Any] = row.payload
-    same = payload.get("source") == asked.source and payload.get("schema") == asked.schema
-    return same and payload.get("instructions", "") == asked.instructions
+    same = payload.get("source") == body.source and payload.get("schema") == body.schema
+    return same and payload.get("instructions", "") == body.instructions
 
 
 def _json(body: Any, status: int = 200) -> Response:
     return JSONResponse(body, status, _SAFE)
 
 
-def _tell_errors(site: FastAPI) -> None:
-    async def tell(request: Request, error: Exception) -> Response:
+def _add_error_handlers(site: FastAPI) -> None:
+    async def respond(request: Request, error: Exception) -> Response:
         return _refusal(error).answer()
 
     for kind in (Refused, Trouble, HoldfastError, HTTPException, RequestValidationError, Exception):
-        site.add_exception_handler(kind, tell)
+        site.add_exception_handler(kind, respond)
 
 
 def _refusal(error: Exception) -> Refused:
@@ -259,19 +261,20 @@ def _refusal(error: Exception) -> Refused:
         case Forbidden():
             return Refused(Code.FORBIDDEN, str(error))
         case Conflict():
-            return Refused(Code.NOT_READY, "The report has moved on meanwhile; look at it again.")
+            return Refused(Code.NOT_READY, "The report has changed in the meantime; read it again.")
         case StoreError():
             log.warning("store.unavailable", reason=str(error))
             detail = "The queue cannot be reached now. Try again in a moment."
             return Refused(Code.IO_ERROR, detail, headers=TRY_AGAIN)
         case HTTPException():
-            detail = {404: "There is nothing here.", 405: "This cannot be done here."}.get(
-                error.status_code, ""
-            )
+            detail = {
+                404: "There is nothing at this path.",
+                405: "This path does not support the method.",
+            }.get(error.status_code, "")
             return Refused(Code.INVALID_REQUEST, detail, status=error.status_code)
         case HoldfastError() | RequestValidationError():
             return Refused(Code.INVALID_REQUEST)
-    if code_of(error) is Code.IO_ERROR:  # our own tables
+    if code_of(error) is Code.IO_ERROR:  # from the system's own tables
         return Refused(
             Code.IO_ERROR, "The database cannot be reached now. Try again in a moment.", headers=TRY_AGAIN
         )

@@ -1,4 +1,7 @@
-"""The child of a `Browser`: `python -m … SOCKET FOLDER LIMITS`. Ends when its owner does, and tidies up after both."""
+"""The child process of a `Browser`: `python -m … SOCKET FOLDER LIMITS`.
+
+It exits when its owner does, and removes what both have left behind.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from pathlib import Path
 import msgspec
 
 from holdfast import UsageError
-from holdfast.logs import Log, configure
-from systems.screenshots.browser.alone import Outside, leave_network
+from holdfast.logging import Log, configure
 from systems.screenshots.browser.chromium import find_program
-from systems.screenshots.browser.clearing import clear
+from systems.screenshots.browser.cleanup import clear
+from systems.screenshots.browser.isolation import OriginalNetwork, leave_network
 from systems.screenshots.browser.limits import Limits
+from systems.screenshots.browser.processes import end_family, family
 from systems.screenshots.browser.studio import Studio
-from systems.screenshots.browser.tree import end_family, family
 from systems.screenshots.browser.wire import (
-    Broken,
-    Drop,
-    Order,
+    CancelPicture,
+    PictureFailed,
+    PictureTaken,
     Ready,
-    Refused,
-    Taken,
+    StartFailed,
+    TakePicture,
     ToChild,
     receive,
     send,
@@ -39,21 +42,23 @@ log = Log("screenshots.browser")
 
 
 class Child:
+    """Answers the owner's requests for pictures."""
+
     def __init__(self, studio: Studio, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._studio, self._reader, self._writer = studio, reader, writer
         self._running: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
-        """Until the owner is gone."""
+        """Answer requests until the owner closes the connection."""
         decoder = msgspec.msgpack.Decoder(ToChild)
         send(self._writer, Ready())
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
                     match await receive(self._reader, decoder):
-                        case Order(number, shot):
+                        case TakePicture(number, shot):
                             self._running[number] = group.create_task(self._take(number, shot))
-                        case Drop(number):
+                        case CancelPicture(number):
                             if number in self._running:
                                 self._running[number].cancel()
             except EOFError:
@@ -64,38 +69,40 @@ class Child:
         try:
             picture = await self._studio.shoot(shot)
         except ShotFailed as failed:
-            answer: Taken | Refused = Refused(number, failed.code, failed.detail)
+            answer: PictureTaken | PictureFailed = PictureFailed(number, failed.code, failed.detail)
         except Exception as error:
             log.error("screenshot.crashed", reason=f"{type(error).__name__}: {error}"[:300])
-            answer = Refused(number, Code.BROWSER_CRASHED, "")
+            answer = PictureFailed(number, Code.BROWSER_CRASHED, "")
         else:
-            answer = Taken(number, picture)
+            answer = PictureTaken(number, picture)
         finally:
             del self._running[number]
         send(self._writer, answer)
 
 
-async def run(ours: socket.socket, limits: Limits, outside: Outside | None) -> int:
-    # Playwright leaves answers behind that came too late for anybody; they are no news.
+async def run(connection: socket.socket, limits: Limits, original_network: OriginalNetwork | None) -> int:
+    # Playwright leaves futures behind whose results come too late. They are logged at DEBUG only.
     asyncio.get_running_loop().set_exception_handler(
-        lambda _, told: log.debug("event_loop.failed", reason=told["message"])
+        lambda _, context: log.debug("event_loop.failed", reason=context["message"])
     )
-    reader, writer = await asyncio.open_connection(sock=ours)
+    reader, writer = await asyncio.open_connection(sock=connection)
     try:
         program = find_program(os.environ)
         rules = Rules.read(os.environ)
-        if outside is None:
-            log.info("browser.not_isolated", reason="this process may not have a network of its own")
-            made = Studio(program, rules, limits)
+        if original_network is None:
+            log.info("browser.not_isolated", reason="this process may not create a network namespace")
+            studio = Studio(program, rules, limits)
         else:
-            made = Studio(program, rules, limits, resolve=outside.look_up, dial=outside.dial)
-        async with made as studio:
+            studio = Studio(
+                program, rules, limits, resolve=original_network.look_up, dial=original_network.dial
+            )
+        async with studio:
             await Child(studio, reader, writer).serve()
     except UsageError as error:
-        send(writer, Broken(str(error)))
+        send(writer, StartFailed(str(error)))
         await writer.drain()
         return 1
-    except ShotFailed:  # Chromium did not start; the log says why, and the next time it may
+    except ShotFailed:  # Chromium did not start, and the log says why; the owner may try again
         return 1
     finally:
         writer.close()
@@ -103,12 +110,14 @@ async def run(ours: socket.socket, limits: Limits, outside: Outside | None) -> i
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, whose end is seen here
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the owner; the child exits when the owner does
     configure()
-    ours = socket.socket(fileno=int(sys.argv[1]))
+    connection = socket.socket(fileno=int(sys.argv[1]))
     limits = msgspec.json.decode(sys.argv[3], type=Limits)
     try:
-        return asyncio.run(run(ours, limits, leave_network()))
+        return asyncio.run(run(connection, limits, leave_network()))
     finally:
         for pid in family(os.getpid())[1:]:
             end_family(pid)

@@ -1,4 +1,4 @@
-"""From a loaded page to bytes: what part of it, how large it may be, in which format."""
+"""Captures a loaded page: which part of it, up to which size, and in which format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.shot import Picture, Shot
 
-_LOOK_SECONDS = 0.1
-#: Two frames: what the load has changed is on the screen after them. Before the first there is nothing to take a picture of.
+_POLL_SECONDS = 0.1
+#: Waits for two frames, after which the loaded page is on the screen. Before the first, no picture can be
+#: taken.
 _PAINTED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 _FIND = """selector => {
   let found;
@@ -31,6 +32,8 @@ _FIND = """selector => {
 
 
 class Box(NamedTuple):
+    """A rectangle of the page, in CSS pixels."""
+
     x: float
     y: float
     width: float
@@ -38,10 +41,12 @@ class Box(NamedTuple):
 
 
 async def painted(page: Page) -> None:
+    """Wait until the page has been painted."""
     await page.evaluate(_PAINTED)
 
 
 async def capture(page: Page, session: CDPSession, shot: Shot, limits: Limits, status: int | None) -> Picture:
+    """Return the picture that *shot* asks for; *status* is the page's HTTP status. Raises `ShotFailed`."""
     if shot.format == "pdf":
         box = Box(0, 0, shot.width, shot.height)
         data = await page.pdf(
@@ -52,12 +57,12 @@ async def capture(page: Page, session: CDPSession, shot: Shot, limits: Limits, s
         )
     else:
         box = await _box(page, session, shot, limits)
-        asked: dict[str, Any] = {"format": shot.format, "optimizeForSpeed": shot.format == "png"}
+        options: dict[str, Any] = {"format": shot.format, "optimizeForSpeed": shot.format == "png"}
         if shot.full_page or shot.selector is not None:
-            asked |= {"clip": {**box._asdict(), "scale": 1}, "captureBeyondViewport": True}
+            options |= {"clip": {**box._asdict(), "scale": 1}, "captureBeyondViewport": True}
         if shot.quality is not None:
-            asked["quality"] = shot.quality
-        data = base64.b64decode((await _photograph(page, session, asked))["data"])
+            options["quality"] = shot.quality
+        data = base64.b64decode((await _take_picture(page, session, options))["data"])
     if len(data) > limits.most_picture_bytes:
         raise ShotFailed(Code.PAGE_TOO_LARGE)
     return Picture(
@@ -70,18 +75,18 @@ async def capture(page: Page, session: CDPSession, shot: Shot, limits: Limits, s
     )
 
 
-async def _photograph(page: Page, session: CDPSession, asked: dict[str, Any]) -> dict[str, Any]:
+async def _take_picture(page: Page, session: CDPSession, options: dict[str, Any]) -> dict[str, Any]:
     try:
-        return await session.send("Page.captureScreenshot", asked)
+        return await session.send("Page.captureScreenshot", options)
     except PlaywrightError as error:
         if "Unable to capture" not in str(error):
             raise
-        await painted(page)  # it went elsewhere just now, and has nothing to show yet
-        return await session.send("Page.captureScreenshot", asked)
+        await painted(page)  # the page has just navigated, and nothing is painted yet
+        return await session.send("Page.captureScreenshot", options)
 
 
 async def _box(page: Page, session: CDPSession, shot: Shot, limits: Limits) -> Box:
-    """The part of the page that is the picture, in whole pixels."""
+    """Return the part of the page to capture, in whole pixels. Raises `ShotFailed` when it is too large."""
     if shot.selector is not None:
         found = await _find(page, shot.selector, limits)
         x, y = max(math.floor(found.x), 0), max(math.floor(found.y), 0)
@@ -92,18 +97,18 @@ async def _box(page: Page, session: CDPSession, shot: Shot, limits: Limits) -> B
             0, 0, max(math.ceil(size["width"]), shot.width), max(math.ceil(size["height"]), shot.height)
         )
     else:
-        box = Box(0, 0, shot.width, shot.height)  # what the window shows, wherever that is
+        box = Box(0, 0, shot.width, shot.height)  # the visible part, at any scroll position
     if max(box.width, box.height) > limits.most_side or box.width * box.height > limits.most_pixels:
         raise ShotFailed(
             Code.PAGE_TOO_LARGE,
-            f"The picture would be {box.width:,.0f} × {box.height:,.0f} pixels; a side has {limits.most_side:,} at "
-            f"most, and all of it {limits.most_pixels:,}. Leave out full_page, or name a part by selector.",
+            f"The picture would be {box.width:,.0f} × {box.height:,.0f} pixels; at most {limits.most_side:,} a side "
+            f"and {limits.most_pixels:,} in total are possible. Leave out full_page, or name a part by selector.",
         )
     return box
 
 
 async def _find(page: Page, selector: str, limits: Limits) -> Box:
-    """Where the first is that matches and can be seen. It may come a little later than the page."""
+    """Return the box of the first visible match. It may appear up to `selector_seconds` after the load."""
     clock = asyncio.get_running_loop().time
     until = clock() + limits.selector_seconds
     while True:
@@ -112,7 +117,7 @@ async def _find(page: Page, selector: str, limits: Limits) -> Box:
         except PlaywrightError as error:
             if "context was destroyed" not in str(error):
                 raise
-            found = None  # the page went elsewhere just now; it may be there
+            found = None  # the page has just navigated; the match may be on the new one
         if found == "bad":
             raise ShotFailed(
                 Code.SELECTOR_NOT_FOUND, "The selector is not CSS; write one as in a stylesheet."
@@ -121,11 +126,11 @@ async def _find(page: Page, selector: str, limits: Limits) -> Box:
             return Box(*found)
         if clock() >= until:
             raise ShotFailed(Code.SELECTOR_NOT_FOUND)
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _is_box(found: object) -> bool:
-    """The page's own code may have changed what it answers with."""
+    """Return whether *found* is a box. It is checked because the page's own scripts can change the result."""
     return (
         isinstance(found, list)
         and len(found) == 4

@@ -1,4 +1,7 @@
-"""What passes between the browser's owner and the child: a length, then a message."""
+"""The messages between the browser's owner and its child process.
+
+Each is sent as a length and MessagePack.
+"""
 
 from __future__ import annotations
 
@@ -10,49 +13,55 @@ import msgspec
 from systems.screenshots.codes import Code
 from systems.screenshots.shot import Picture, Shot
 
-#: The largest message: a picture with something around it.
+#: The size of the largest message: a picture and its envelope.
 MOST_BYTES = 64 << 20
 
 
-class Order(msgspec.Struct, frozen=True, tag=True):
+class TakePicture(msgspec.Struct, frozen=True, tag=True):
+    """Request number *number*: take this picture."""
+
     number: int
     shot: Shot
 
 
-class Drop(msgspec.Struct, frozen=True, tag=True):
-    """Nobody waits for this order any more."""
+class CancelPicture(msgspec.Struct, frozen=True, tag=True):
+    """The owner no longer waits for the picture of this request."""
 
     number: int
 
 
-class Taken(msgspec.Struct, frozen=True, tag=True):
+class PictureTaken(msgspec.Struct, frozen=True, tag=True):
+    """The picture of a request."""
+
     number: int
     picture: Picture
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class PictureFailed(msgspec.Struct, frozen=True, tag=True):
+    """The failure of a request."""
+
     number: int
     code: Code
     detail: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    pass
+    """The child can take pictures."""
 
 
-class Broken(msgspec.Struct, frozen=True, tag=True):
-    """The child cannot begin."""
+class StartFailed(msgspec.Struct, frozen=True, tag=True):
+    """The child cannot start."""
 
     reason: str
 
 
-ToChild = Order | Drop
-ToOwner = Ready | Broken | Taken | Refused
+ToChild = TakePicture | CancelPicture
+ToOwner = Ready | StartFailed | PictureTaken | PictureFailed
 T = TypeVar("T")
 
 
 async def receive(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """`EOFError` when the other side is gone, or speaks of something else."""
+    """Read the next message. Raises `EOFError` when the other side is gone or sends something else."""
     try:
         size = int.from_bytes(await reader.readexactly(4))
         if size > MOST_BYTES:
@@ -63,5 +72,6 @@ async def receive(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Decoder
 
 
 def send(writer: asyncio.StreamWriter, message: ToChild | ToOwner) -> None:
+    """Write *message*, without waiting until it is sent."""
     data = msgspec.msgpack.encode(message)
     writer.write(len(data).to_bytes(4) + data)

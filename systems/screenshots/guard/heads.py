@@ -1,4 +1,4 @@
-"""The heads of requests and answers: read with bounds, written anew. Pure but for the reading."""
+"""The heads of HTTP messages: read with limits, and written without hop-by-hop headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANSWER = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])( .*)?")
 _ABSOLUTE = re.compile(r"http://([^/?#]*)([^#]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@]+):([0-9]{1,5})")
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: Between two neighbours, not between the ends; and Alt-Svc, which would lead round the guard.
+#: Hop-by-hop headers; and Alt-Svc, which would lead Chromium around the guard.
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate"}
     | {b"te", b"trailer", b"alt-svc"}
@@ -24,13 +24,15 @@ Header = tuple[bytes, bytes]
 
 
 class BadHead(Exception):
-    """What came is not the head of a message that is passed on."""
+    """The bytes are not the head of a message that the guard passes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
+    """The head of a request from Chromium."""
+
     method: str
-    authority: str  #: host, or host:port; as it was written
+    authority: str  #: host or host:port, as it was sent
     path: str  #: "" for CONNECT
     headers: list[Header]
 
@@ -44,28 +46,32 @@ class Request:
 
     @property
     def length(self) -> int:
-        """Of its body. `BadHead` where that is not told once and plainly."""
-        told = {value for name, value in self.headers if name.lower() == b"content-length"}
-        if any(name.lower() == b"transfer-encoding" for name, _ in self.headers) or len(told) > 1:
+        """The length of the body. Raises `BadHead` unless one plain Content-Length, or none, is given."""
+        lengths = {value for name, value in self.headers if name.lower() == b"content-length"}
+        if any(name.lower() == b"transfer-encoding" for name, _ in self.headers) or len(lengths) > 1:
             raise BadHead("no plain length")
-        text = next(iter(told), b"0")
+        text = next(iter(lengths), b"0")
         if not re.fullmatch(rb"[0-9]{1,12}", text):
             raise BadHead("no plain length")
         return int(text)
 
     def to_origin(self, authority: str) -> bytes:
-        """As the page's server wants it: it is asked once a connection, but for an upgrade."""
-        kept = [
+        """Return the head for the page's server.
+
+        Its connection is used for one request only, except an upgrade.
+        """
+        headers = [
             (name, value)
             for name, value in self.headers
             if name.lower() not in _HOP and name.lower() != b"host"
         ]
         last = b"Upgrade" if self.upgrade else b"close"
-        lines = [(b"Host", authority.encode()), *kept, (b"Connection", last)]
-        return _written(f"{self.method} {self.path} HTTP/1.1".encode(), lines)
+        headers_to_send = [(b"Host", authority.encode()), *headers, (b"Connection", last)]
+        return _join(f"{self.method} {self.path} HTTP/1.1".encode(), headers_to_send)
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request:
+    """Read the head of a request. Raises `BadHead`."""
     first, headers = _split(await _read(reader))
     match = _REQUEST.fullmatch(first)
     if match is None:
@@ -83,14 +89,14 @@ async def read_request(reader: asyncio.StreamReader) -> Request:
 
 
 async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Status and head of an answer, the head as it goes to the browser: this connection is for one answer."""
+    """Return the status of a response, and its head for the browser, with `Connection: close` or `Upgrade`."""
     first, headers = _split(await _read(reader))
     match = _ANSWER.fullmatch(first)
     if match is None:
         raise BadHead("not an answer")
     status = int(match[1])
-    kept = [(name, value) for name, value in headers if name.lower() not in _HOP]
-    return status, _written(first, [*kept, (b"Connection", b"Upgrade" if status == 101 else b"close")])
+    headers = [(name, value) for name, value in headers if name.lower() not in _HOP]
+    return status, _join(first, [*headers, (b"Connection", b"Upgrade" if status == 101 else b"close")])
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
@@ -105,12 +111,12 @@ def _split(head: bytes) -> tuple[bytes, list[Header]]:
     headers = []
     for line in lines:
         name, colon, value = line.partition(b":")
-        # A bare CR or LF, or a line that goes on in the next, is read differently by different people.
-        if not colon or not _TOKEN.fullmatch(name) or any(sign in value for sign in b"\r\n\0"):
+        # Servers disagree on how to read a bare CR or LF, or a folded line.
+        if not colon or not _TOKEN.fullmatch(name) or any(char in value for char in b"\r\n\0"):
             raise BadHead("not a header")
         headers.append((name, value.strip()))
     return first, headers
 
 
-def _written(first: bytes, headers: list[Header]) -> bytes:
+def _join(first: bytes, headers: list[Header]) -> bytes:
     return b"\r\n".join([first, *(name + b": " + value for name, value in headers), b"", b""])

@@ -1,4 +1,4 @@
-"""The proxy itself: listens for each job, and connects pages to what is open to them."""
+"""The proxy: listens on a port for each job, and connects pages to allowed addresses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from holdfast.outbound import (
     open_addresses,
 )
 from systems.screenshots.guard.heads import HEAD_BYTES, BadHead, Request, read_answer, read_request
-from systems.screenshots.guard.passes import Bounds, Pass, Trouble
+from systems.screenshots.guard.passes import Bounds, Pass, Violation
 from systems.screenshots.guard.rules import Rules
 
-#: A refusal is given so long after it was asked for, whatever it took to decide on it.
+#: A refusal is sent this long after the request, or a multiple of it, however long the decision took.
 REFUSAL_SECONDS = 0.1
-#: A name that leads to no open address takes a whole number of these: the time must not show whether it exists.
+#: A name without an open address is answered after a multiple of this, so that the time does not show whether
+#: it exists.
 NAME_SECONDS = 0.5
 _BODY = b"This address is not open.\n"
 REFUSAL = (
@@ -33,7 +34,7 @@ REFUSAL = (
 _NOT_REACHED = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _CHUNK = 64 << 10
-#: How many addresses of a name are tried, one after the other.
+#: How many addresses of a name are tried, in order.
 _TRIES = 3
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -42,15 +43,17 @@ Dial = Callable[[str, int], Awaitable[Streams]]
 
 
 async def dial(address: str, port: int) -> Streams:
+    """Open a connection to *address*."""
     return await asyncio.open_connection(address, port, limit=HEAD_BYTES)
 
 
 async def streams_of(connected: socket.socket) -> Streams:
+    """Return streams for a connected socket."""
     return await asyncio.open_connection(sock=connected, limit=HEAD_BYTES)
 
 
 class Guard:
-    """*resolve* is asked once a connection; nobody else is. *dial* opens it."""
+    """The proxy. It calls *resolve* once for each connection, and *dial* to open it."""
 
     def __init__(
         self, rules: Rules, *, bounds: Bounds | None = None, resolve: Resolve = look_up, dial: Dial = dial
@@ -59,58 +62,66 @@ class Guard:
         self._resolve, self._dial = resolve, dial
 
     @asynccontextmanager
-    async def admit(self, on_trouble: Callable[[Trouble], None]) -> AsyncIterator[Pass]:
-        """A port for one job. Leaving ends every connection that came through it."""
-        given = Pass(self._bounds, on_trouble)
+    async def admit(self, on_violation: Callable[[Violation], None]) -> AsyncIterator[Pass]:
+        """Listen on a new port for one job. Leaving the block ends its connections."""
+        job_pass = Pass(self._bounds, on_violation)
 
         def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # A task of our own: the one that asyncio would make logs its cancellation as an error.
-            task = asyncio.get_running_loop().create_task(self._serve(given, reader, writer))
-            given.open.add(task)
-            task.add_done_callback(given.open.discard)
-            task.add_done_callback(lambda _: _shut(given, writer))
+            # An explicit task, because the one that asyncio would create logs its cancellation as an error.
+            task = asyncio.get_running_loop().create_task(self._serve(job_pass, reader, writer))
+            job_pass.open.add(task)
+            task.add_done_callback(job_pass.open.discard)
+            task.add_done_callback(lambda _: _close(job_pass, writer))
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=HEAD_BYTES)
-        given.port = server.sockets[0].getsockname()[1]
+        job_pass.port = server.sockets[0].getsockname()[1]
         try:
-            yield given
+            yield job_pass
         finally:
             server.close()
-            for task in list(given.open):
+            for task in list(job_pass.open):
                 task.cancel()
-            await asyncio.gather(*given.open, return_exceptions=True)
+            await asyncio.gather(*job_pass.open, return_exceptions=True)
 
     async def check(self, url: str) -> None:
-        """Raise `TargetNotAllowed` for a URL that is closed by itself, in the time that every refusal takes, and `HostUnreachable`
-        for a name without an open address, whether it exists or not."""
+        """Check whether *url* may be opened.
+
+        Raises `TargetNotAllowed`, in the time of every refusal, for a closed address, port or scheme, and
+        `HostUnreachable` for a name without an open address, whether it exists or not.
+        """
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._bounds.connect_seconds):
                 await self._addresses(self.rules.target(url))
         except TargetNotAllowed:
-            await _hold(began)
+            await _wait_for_multiple(began)
             raise
         except TimeoutError as error:
-            raise HostUnreachable("it could not be reached") from error
+            raise HostUnreachable("the host could not be reached") from error
 
-    async def _serve(self, given: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not given.take_connection():
+    async def _serve(
+        self, job_pass: Pass, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if not job_pass.take_connection():
             return
-        with suppress(BadHead, OSError, TimeoutError):  # whose connection it is sees it end
-            async with asyncio.timeout(given.bounds.head_seconds):
+        with suppress(BadHead, OSError, TimeoutError):  # the client sees the connection close
+            async with asyncio.timeout(job_pass.bounds.head_seconds):
                 request = await read_request(reader)
             began = asyncio.get_running_loop().time()
             try:
-                async with asyncio.timeout(given.bounds.connect_seconds):
+                async with asyncio.timeout(job_pass.bounds.connect_seconds):
                     target, upstream = await self._reach(request)
             except TargetNotAllowed:
-                given.tell(Trouble.BLOCKED)  # first, so that nobody sees the answer who does not know why
-                await _hold(began)
+                job_pass.report(
+                    Violation.BLOCKED
+                )  # before the response, so that the job fails with the right code
+                await _wait_for_multiple(began)
                 writer.write(REFUSAL)
                 await writer.drain()
                 return
             except (HostUnreachable, TimeoutError):
-                # In a tunnel no answer of ours can be taken for the page's; without one, only silence cannot.
+                # A 502 to CONNECT cannot be mistaken for the page's response. Otherwise only a closed
+                # connection cannot.
                 if request.tunnel:
                     writer.write(_NOT_REACHED)
                     await writer.drain()
@@ -118,9 +129,9 @@ class Guard:
             try:
                 if request.tunnel:
                     writer.write(_TUNNEL)
-                    await _both(given, (reader, writer), upstream)
+                    await _relay(job_pass, (reader, writer), upstream)
                 else:
-                    await _pass_on(given, request, target, (reader, writer), upstream)
+                    await _forward(job_pass, request, target, (reader, writer), upstream)
             finally:
                 upstream[1].close()
 
@@ -131,13 +142,13 @@ class Guard:
                 return target, await self._dial(address, target.port)
             except OSError:
                 continue
-        raise HostUnreachable("it could not be reached")
+        raise HostUnreachable("the host could not be reached")
 
     async def _addresses(self, target: NetworkTarget) -> list[str]:
-        """Return the addresses of *target*, all of them open.
+        """Return the addresses of *target*, all of which are open. Raises `HostUnreachable`.
 
-        A name that leads to a closed address is answered like a name that does not exist: the difference would tell a caller
-        which names there are inside.
+        A name that leads to a closed address is answered like an unknown name, because the difference would
+        show which names exist inside our network.
         """
         began = asyncio.get_running_loop().time()
         try:
@@ -145,35 +156,38 @@ class Guard:
                 target, self._resolve, lambda one: self.rules.admits(target.host, one, target.port)
             )
         except (TargetNotAllowed, HostUnreachable):
-            await _hold(began, NAME_SECONDS)
-            raise HostUnreachable("it could not be reached") from None
+            await _wait_for_multiple(began, NAME_SECONDS)
+            raise HostUnreachable("the host could not be reached") from None
 
 
-def _shut(given: Pass, writer: asyncio.StreamWriter) -> None:
-    """What is on its way still arrives, unless it is too much as it is."""
-    if given.trouble is Trouble.TOO_MUCH:
+def _close(job_pass: Pass, writer: asyncio.StreamWriter) -> None:
+    """Close the connection after its pending data, or at once if the job exceeded its limits."""
+    if job_pass.violation is Violation.TOO_MUCH:
         writer.transport.abort()
     else:
         writer.close()
 
 
-async def _hold(began: float, every: float = REFUSAL_SECONDS) -> None:
+async def _wait_for_multiple(began: float, every: float = REFUSAL_SECONDS) -> None:
     """Sleep until the next multiple of *every* seconds since *began*."""
     took = asyncio.get_running_loop().time() - began
     await asyncio.sleep(max(1, math.ceil(took / every)) * every - took)
 
 
-async def _pass_on(
-    given: Pass, request: Request, target: NetworkTarget, page: Streams, server: Streams
+async def _forward(
+    job_pass: Pass, request: Request, target: NetworkTarget, page: Streams, server: Streams
 ) -> None:
-    """One request, one answer. What follows on the same connection is not read: it would not have been judged."""
-    left = request.length
+    """Forward one request and its response.
+
+    Further requests on the connection are not read, because they would not have been checked.
+    """
+    remaining = request.length
     server[1].write(request.to_origin(target.authority))
-    while left > 0:
-        chunk = await page[0].read(min(left, _CHUNK))
-        if not chunk or not given.take_up(len(chunk)):
+    while remaining > 0:
+        chunk = await page[0].read(min(remaining, _CHUNK))
+        if not chunk or not job_pass.take_up(len(chunk)):
             return
-        left -= len(chunk)
+        remaining -= len(chunk)
         server[1].write(chunk)
         await server[1].drain()
     status = 100
@@ -181,36 +195,36 @@ async def _pass_on(
         status, head = await read_answer(server[0])
         page[1].write(head)
     if status == 101:
-        await _both(given, page, server)
+        await _relay(job_pass, page, server)
     else:
-        await _first_of(_move(server[0], page[1], given.take_down), _ended(page[0]))
+        await _first_of(_copy(server[0], page[1], job_pass.take_down), _read_to_end(page[0]))
 
 
-async def _both(given: Pass, page: Streams, server: Streams) -> None:
-    """Bytes in both directions until one side ends."""
+async def _relay(job_pass: Pass, page: Streams, server: Streams) -> None:
+    """Copy bytes in both directions until one side closes."""
     await _first_of(
-        _move(page[0], server[1], given.take_up),
-        _move(server[0], page[1], given.take_down),
+        _copy(page[0], server[1], job_pass.take_up),
+        _copy(server[0], page[1], job_pass.take_down),
     )
 
 
-async def _move(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, may: Callable[[int], bool]
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, take: Callable[[int], bool]
 ) -> None:
     while chunk := await reader.read(_CHUNK):
-        if not may(len(chunk)):
+        if not take(len(chunk)):
             return
         writer.write(chunk)
         await writer.drain()
 
 
-async def _ended(reader: asyncio.StreamReader) -> None:
+async def _read_to_end(reader: asyncio.StreamReader) -> None:
     while await reader.read(_CHUNK):
         pass
 
 
-async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.create_task(way) for way in ways]
+async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

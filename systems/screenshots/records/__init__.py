@@ -1,10 +1,11 @@
-"""What is known of pictures beside their jobs, in the same database: attempts, retries by people, promises and their breaches.
+"""The books: the system's own tables on attempts, manual retries, promises and breaches.
 
-The engine's events are read in their order and written down here with a mark of how far, in one transaction: killed at any point,
-the next look goes on where it was. So these books are a few seconds behind, and no picture waits for them.
+They are in the database of the jobs, and are filled from the engine's events, in order. Each transaction also
+stores the position in the events, so the next run continues one that was killed. The books are a few seconds
+behind, and no picture waits for them.
 """
 
-from systems.screenshots.records.following import Books, open_books
+from systems.screenshots.records.books import Books, open_books
 from systems.screenshots.records.tables import TABLES
 
 __all__ = ["TABLES", "Books", "open_books"]

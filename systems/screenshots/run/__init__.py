@@ -1,1 +1,1 @@
-"""`make run SYSTEM=screenshots`: sample pages, the API, a worker with its browser and, where it is installed, Redis; one folder of data."""
+"""`make run SYSTEM=screenshots`: sample pages, API, worker and Redis, if installed, on one data folder."""

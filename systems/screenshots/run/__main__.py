@@ -1,4 +1,4 @@
-"""`make run SYSTEM=screenshots`: start the screenshots, say where they are, keep them up, and stop it all when Ctrl-C is pressed."""
+"""`make run SYSTEM=screenshots`: start the screenshots, print their address, and run them until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from devservices.redis import RedisServer
+from devservices.server import NotInstalled, free_port, private_file
 from holdfast import Holdfast
+from holdfast.contrib.credits import Credits
 from systems.common.children import Child
 from systems.common.running import (
-    around,
+    child_environment,
+    data_line,
     find_database,
-    free_port,
     keep_up,
     migrate,
     parser_for,
-    private_file,
     python,
     run_system,
-    say_data,
     start_all,
     stop_all,
     workers,
 )
-from systems.screenshots.run.chromium import see_to_chromium
-from systems.screenshots.run.redis import is_installed, private_redis
+from systems.common.servers import kept_up
+from systems.screenshots.run.chromium import ensure_chromium
 from systems.screenshots.settings import Settings
 
 OWNER, CREDITS = "user:demo", 100
@@ -40,36 +41,56 @@ _KEYS = {"demo.key": "owner", "operator.key": "operator"}
 def main() -> int:
     parser = parser_for("python -m systems.screenshots.run", __doc__)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
-    parser.add_argument("--no-redis", action="store_true", help="the database hands out jobs itself")
+    parser.add_argument("--no-redis", action="store_true", help="let the database dispatch jobs")
     return run_system(parser.parse_args(), _run)
 
 
-def _run(given: argparse.Namespace, stopped: threading.Event) -> int:
-    see_to_chromium(os.environ)  # or it is told how to get one
-    data: Path = given.data.resolve()
+def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
+    ensure_chromium(os.environ)
+    data: Path = options.data.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        database = find_database(stack, data, "screenshots.db", given.store)
+        database = find_database(stack, data, "screenshots.db", options.store)
         redis = os.environ.get("REDIS_URL", "")
-        if not redis and not given.no_redis and is_installed():
+        if not redis and not options.no_redis:
             redis = stack.enter_context(private_redis(data / "redis"))
         pages = free_port()
         environment = _environment(data, database, redis, pages)
-        Settings.read(environment)  # what cannot be read is told once, here
-        worker, metrics = workers(_APP, environment, given.workers)
-        children = [*_children(given, environment, pages), worker]
+        Settings.read(environment)  # so that an invalid setting is reported once, not by each child
+        worker, metrics = workers(_APP, environment, options.workers)
+        children = [*_children(options, environment, pages), worker]
         stack.callback(stop_all, children, within=2.0)
         migrate(_APP, environment)
         asyncio.run(_make_keys(data, database["DATABASE_URL"]))
         address = start_all(children, children[1])
-        _say(address, data, given.data, pages, metrics, redis=bool(redis))
+        _say(address, data, options.data, pages, metrics, redis=bool(redis))
         keep_up(children, stopped)
     return 0
 
 
-def _children(given: argparse.Namespace, environment: Mapping[str, str], pages: int) -> list[Child]:
-    """The pages and the API, in this order."""
-    place = ("--host", given.host, "--port", str(given.port))
+@contextlib.contextmanager
+def private_redis(folder: Path) -> Iterator[str]:
+    """Run Redis in *folder*, and yield its address with the password, or "" where Redis is not installed.
+
+    The file `url` in the folder holds the address too, for redis-cli.
+    """
+    try:
+        server = RedisServer(folder)
+    except NotInstalled:
+        yield ""
+        return
+    with kept_up(server, stop_within=1.0):
+        private_file(folder / "url", server.url())
+        try:
+            yield server.url()
+        finally:
+            for secret in ("url", "redis.conf", "password"):
+                (folder / secret).unlink(missing_ok=True)
+
+
+def _children(options: argparse.Namespace, environment: Mapping[str, str], pages: int) -> list[Child]:
+    """Return the sample pages and the API, in this order."""
+    place = ("--host", options.host, "--port", str(options.port))
     return [
         python("pages", environment, "systems.screenshots.samples", "--port", str(pages), says_ready=True),
         python("web", environment, "systems.screenshots.web", *place, says_ready=True),
@@ -78,22 +99,22 @@ def _children(given: argparse.Namespace, environment: Mapping[str, str], pages: 
 
 def _environment(data: Path, database: Mapping[str, str], redis: str, pages: int) -> dict[str, str]:
     defaults = {"IMAGES_DIR": str(data / "images")}
-    # The sample pages are on this machine: the one place that is open although it is not public.
+    # The sample pages are on this machine, so their address is allowed although it is not public.
     allowed = " ".join(filter(None, (os.environ.get("SCREENSHOTS_ALLOW"), f"127.0.0.1:{pages}")))
-    return around(defaults, {**database, "REDIS_URL": redis, "SCREENSHOTS_ALLOW": allowed})
+    return child_environment(defaults, {**database, "REDIS_URL": redis, "SCREENSHOTS_ALLOW": allowed})
 
 
 async def _make_keys(data: Path, url: str) -> None:
-    """The keys of this folder, made the first time and readable by its owner alone; the owner's comes with credits."""
-    async with Holdfast(url) as app:
+    """Write the missing keys to *data*, readable only by the folder's owner, and grant the demo's credits."""
+    async with Holdfast(url, extensions=[Credits()]) as app:
         for name, role in _KEYS.items():
             file = data / name
             known = file.read_text().strip() if file.exists() else ""
-            if known and await app.find_key(known):
+            if known and await app.keys.find(known):
                 continue
             owner = OWNER if role == "owner" else None
-            private_file(file, (await app.create_key(role, owner=owner, name=f"make run ({role})"))[1])
-        await app.credits.grant(OWNER, CREDITS, source="demo", id="make-run")
+            private_file(file, (await app.keys.create(role, owner=owner, name=f"make run ({role})"))[1])
+        await Credits.of(app).grant(OWNER, CREDITS, source="demo", id="make-run")
 
 
 def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, redis: bool) -> None:
@@ -110,8 +131,8 @@ def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, red
     print(f"{metrics} (the worker); curl {operator} {address}/metrics (the API)")
     print(f"  samples    http://127.0.0.1:{pages}/ (article, colours, long)")
     how = "Redis" if redis else "the database; with redis-server installed, or REDIS_URL, by Redis"
-    print(f"  dispatch   jobs are handed out by {how}")
-    print(say_data(data, "pictures"))
+    print(f"  dispatch   jobs are dispatched by {how}")
+    print(data_line(data, "pictures"))
     print("  to stop    Ctrl-C", flush=True)
 
 

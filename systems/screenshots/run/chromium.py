@@ -1,4 +1,4 @@
-"""A Chromium for `make run SYSTEM=screenshots`: the one that is there; else Debian's, where it may be installed."""
+"""Finds a Chromium for `make run SYSTEM=screenshots`, or installs Debian's where that is possible."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from systems.common.children import ROOT
 from systems.screenshots.browser.chromium import find_program
 
 
-def see_to_chromium(environment: Mapping[str, str]) -> None:
-    """`UsageError` says how to get one, where none is found and none could be installed: that takes root and apt-get.
+def ensure_chromium(environment: Mapping[str, str]) -> None:
+    """Install Chromium unless one is found. Installing needs root and apt-get.
 
-    One that is named by SCREENSHOTS_CHROMIUM is the caller's own matter.
+    Raises `UsageError`, which says how to get one, when that fails, or when SCREENSHOTS_CHROMIUM names a
+    missing one.
     """
     try:
         find_program(environment)
     except UsageError:
         if environment.get("SCREENSHOTS_CHROMIUM", "").strip():
             raise
-        # The same tool that installs what the tests need; it says what it does.
+        # The tool that also installs the programs for the tests; it prints what it does.
         command = [sys.executable, str(ROOT / "tools" / "system"), "Chromium"]
         subprocess.run(command, env=dict(environment), check=False)
         find_program(environment)

@@ -1,4 +1,4 @@
-"""Pages of our own to take pictures of: for the demo, the tests and the benchmark, without a network."""
+"""Sample pages to take pictures of, for the demo, the tests and the benchmark, without a network."""
 
 from systems.screenshots.samples.server import PAGES, SampleServer
 

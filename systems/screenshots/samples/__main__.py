@@ -10,14 +10,14 @@ from systems.screenshots.samples.server import SampleServer
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m systems.screenshots.samples", description=__doc__)
-    parser.add_argument("--port", type=int, default=8001, help="0 for any that is free")
-    given = parser.parse_args()
+    parser.add_argument("--port", type=int, default=8001, help="0 for any free port")
+    options = parser.parse_args()
     try:
-        server = SampleServer(given.port)
+        server = SampleServer(options.port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         print(
-            f"samples: port {given.port} cannot be opened: {reason}; choose another with --port",
+            f"samples: port {options.port} cannot be opened: {reason}; choose another with --port",
             file=sys.stderr,
         )
         return 1

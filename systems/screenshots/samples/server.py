@@ -1,4 +1,4 @@
-"""The server of the sample pages: what is in the table, and nothing else."""
+"""The server of the sample pages. It serves only the files in `PAGES`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-#: Path → file and media type.
+#: The file and the media type of each path.
 PAGES: dict[str, tuple[str, str]] = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/article": ("article.html", "text/html; charset=utf-8"),
@@ -18,15 +18,15 @@ PAGES: dict[str, tuple[str, str]] = {
 
 
 class SampleServer:
-    """`with SampleServer() as server: server.url`. A port of 0 is any that is free."""
+    """Serves the sample pages: `with SampleServer() as server: server.url`. Port 0 means any free port."""
 
     def __init__(self, port: int = 0) -> None:
-        self._server = _Server(("127.0.0.1", port), _Answers)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self.port = int(self._server.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}"
 
     def serve(self) -> None:
-        """Until it is ended from elsewhere."""
+        """Serve until another thread leaves the `with` block."""
         self._server.serve_forever(poll_interval=0.1)
 
     def __enter__(self) -> SampleServer:
@@ -45,15 +45,15 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 10  # a connection that says nothing is closed
+    timeout = 10  # closes idle connections
 
     def do_GET(self) -> None:
-        known = PAGES.get(self.path.partition("?")[0])
-        body = (_FOLDER / known[0]).read_bytes() if known else b"There is no such page.\n"
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Type", known[1] if known else "text/plain")
+        page = PAGES.get(self.path.partition("?")[0])
+        body = (_FOLDER / page[0]).read_bytes() if page else b"There is no such page.\n"
+        self.send_response(200 if page else 404)
+        self.send_header("Content-Type", page[1] if page else "text/plain")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -1,1 +1,1 @@
-"""The HTTP door of the screenshots: ask for one, look at it, fetch it, retry it; figures and promises for those who run it."""
+"""The HTTP API of the screenshots: request, read and retry pictures; figures and promises for operators."""

@@ -1,4 +1,4 @@
-"""`python -m systems.screenshots.web`: the API of the screenshots that the environment describes."""
+"""`python -m systems.screenshots.web`: serve the API of the screenshots, configured from the environment."""
 
 from __future__ import annotations
 

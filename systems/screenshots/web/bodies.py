@@ -1,4 +1,4 @@
-"""Requests as they come in: bounded, strict, and in one line when they are not what they should be."""
+"""Request bodies: bounded in size, strictly decoded, and refused with a one-line reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request
 
 from holdfast.outbound import TargetNotAllowed
-from systems.common.asking import UNREADABLE, body_of, why_unreadable
+from systems.common.requests import UNREADABLE, bounded_body, decode_error_text
 from systems.screenshots.checks import LONGEST_URL
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
@@ -21,12 +21,14 @@ T = TypeVar("T")
 
 
 class Viewport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The size of the browser's window, in pixels."""
+
     width: int
     height: int
 
 
 class AskShot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The size by *viewport*, or by *width* and *height*."""
+    """The body of a request for a picture. *viewport*, or *width* and *height*, give its size."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_URL)]
     viewport: Viewport | None = None
@@ -40,7 +42,10 @@ class AskShot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     priority: Literal["HIGH", "NORMAL", "LOW"] = "NORMAL"
 
     def shot(self, rules: Rules) -> Shot:
-        """`ShotFailed` names what cannot be taken, and what can."""
+        """Return the shot.
+
+        Raises `ShotFailed`, whose message says which values are possible, or `Refused`.
+        """
         if self.viewport is not None and (self.width, self.height) != (None, None):
             raise Refused(
                 "VALIDATION_ERROR",
@@ -48,26 +53,28 @@ class AskShot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
                 status=422,
             )
         size = self.viewport or self
-        given: dict[str, Any] = {
+        dimensions: dict[str, Any] = {
             name: getattr(size, name) for name in ("width", "height") if getattr(size, name) is not None
         }
         return Shot(
             url=_open_url(self.url, rules),
-            format=self.format,  # type: ignore[arg-type] # it is the shot that knows the formats
+            format=self.format,  # type: ignore[arg-type] # checked by Shot
             full_page=self.full_page,
             delay=self.delay,
             selector=self.selector,
             quality=self.quality,
-            **given,
+            **dimensions,
         )
 
 
 class AskRetry(msgspec.Struct, frozen=True, rename="camel"):
-    requested_by: Annotated[str, msgspec.Meta(max_length=100)] = ""  #: on record beside the key, which counts
+    """The body of a manual retry."""
+
+    requested_by: Annotated[str, msgspec.Meta(max_length=100)] = ""  #: recorded in addition to the key
 
 
 def _open_url(url: str, rules: Rules) -> str:
-    """What can be seen to be closed without asking anybody is refused before it costs anything. The guard has the last word."""
+    """Return *url*. Raises `ShotFailed` if it is closed without a lookup, so that it costs nothing."""
     try:
         rules.target(url)
     except TargetNotAllowed:
@@ -76,7 +83,8 @@ def _open_url(url: str, rules: Rules) -> str:
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    body = await body_of(request, MOST_BODY)
+    """Decode the JSON body as *kind*. Raises `Refused` when it is too large or invalid."""
+    body = await bounded_body(request, MOST_BODY)
     if body is None:
         detail = f"The request is larger than {MOST_BODY:,} bytes."
         raise Refused("TOO_LARGE", detail, headers={"connection": "close"})
@@ -84,4 +92,4 @@ async def read_body(request: Request, kind: type[T]) -> T:
         return msgspec.json.decode(body or b"{}", type=kind)
     except UNREADABLE as error:
         status = 422 if isinstance(error, msgspec.ValidationError) else 400
-        raise Refused("VALIDATION_ERROR", why_unreadable(error), status=status) from None
+        raise Refused("VALIDATION_ERROR", decode_error_text(error), status=status) from None

@@ -1,6 +1,7 @@
-"""Who asks, and what it may: a program with a key of Holdfast (`Authorization: Bearer …`).
+"""Authenticates callers by their Holdfast key (`Authorization: Bearer …`) and checks what they may do.
 
-A key of a user reaches the user's own screenshots; a key of an organisation those of all whom its account pays for.
+A user's key reaches the user's own screenshots; an organisation's key reaches those of all owners whom its
+account pays for.
 """
 
 from __future__ import annotations
@@ -10,38 +11,55 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, UsageError
-from systems.common.asking import key_of
+from holdfast.contrib.credits import Credits
+from systems.common.requests import bearer_key
 from systems.screenshots.web.problems import Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    owner: str  #: whose screenshots those are that this caller asks for
+    """An authenticated caller.
+
+    Each `must_…` raises `Refused` with FORBIDDEN if the caller lacks the permission.
+    """
+
+    owner: str  #: the owner of the screenshots that this caller requests
     role: str
-    name: str  #: on record as the one who did it
+    name: str  #: recorded as the author of its actions
 
     def must_ask(self) -> None:
+        """Check that the caller may request and retry screenshots."""
         if self.role == "viewer":
-            raise Refused("FORBIDDEN", "This key may look, and change nothing.")
+            raise Refused("FORBIDDEN", "This key is read-only.")
 
     def must_operate(self) -> None:
+        """Check that the caller may read the figures of the service."""
         if self.role == "owner":
-            raise Refused("FORBIDDEN", "This is for those who run the service.")
+            raise Refused("FORBIDDEN", "This is for operators of the service.")
 
 
 class Callers:
+    """Finds the caller of each request."""
+
     def __init__(self, app: Holdfast) -> None:
         self._app = app
 
     async def of(self, request: Request) -> Caller:
-        key = await key_of(self._app, request)
+        """Return the caller by the request's key.
+
+        Raises `Refused` with 401 when the key is missing or unknown.
+        """
+        key = await bearer_key(self._app, request)
         if key is None:
             raise Refused("UNAUTHENTICATED", headers={"www-authenticate": 'Bearer realm="screenshots"'})
         owner = key.owner or f"key:{key.id}"
         return Caller(owner=owner, role=str(key.role), name=f"{owner} (key {key.name or key.id})")
 
     async def must_reach(self, caller: Caller, owner: str | None) -> None:
-        """What belongs to *owner* (None: to nobody)."""
+        """Raise `Refused` unless the caller may read what belongs to *owner*.
+
+        *owner* is None for a job without one, which only operators may read.
+        """
         if caller.role != "owner" or owner == caller.owner:
             return
         if owner is None or await self._payer(owner) != caller.owner:
@@ -49,6 +67,6 @@ class Callers:
 
     async def _payer(self, owner: str) -> str | None:
         try:
-            return (await self._app.credits.account(owner)).paid_by
-        except UsageError:  # it has no account
+            return (await Credits.of(self._app).account(owner)).paid_by
+        except UsageError:  # the owner has no account
             return None

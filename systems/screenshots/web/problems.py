@@ -1,4 +1,4 @@
-"""How a refusal is told: `error` and `message` as the source document names them, and the members of RFC 9457 beside them."""
+"""Error responses, with the source document's members `error` and `message` and those of RFC 9457."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from holdfast import Conflict, HoldfastError, StoreError, UnknownJob
-from holdfast.credits import InsufficientCredits, QuotaExceeded
-from holdfast.logs import Log
+from holdfast.contrib.credits import InsufficientCredits, QuotaExceeded
+from holdfast.logging import Log
 from systems.screenshots.codes import CODES, Code
 from systems.screenshots.failures import ShotFailed
 
 log = Log("screenshots.web")
 
-#: What the store cannot answer now it may answer in a moment.
+#: Sent while the store is unavailable.
 TRY_AGAIN = {"retry-after": "2"}
-#: code → (status, its line)
+#: The status and the message of each code.
 KNOWN: dict[str, tuple[int, str]] = {
-    "VALIDATION_ERROR": (400, "The request is not what is asked for here."),
+    "VALIDATION_ERROR": (400, "The request is invalid."),
     "UNAUTHENTICATED": (
         401,
         "This needs a key: holdfast keys create --role owner --owner user:7, then Authorization: Bearer …",
     ),
     "INSUFFICIENT_CREDITS": (402, "The account has too few credits; add some and send it again."),
-    "FORBIDDEN": (403, "This belongs to somebody else."),
+    "FORBIDDEN": (403, "This belongs to another owner."),
     "NOT_FOUND": (404, "There is no such screenshot here; it may have been removed by retention."),
     "CONCURRENT_MODIFICATION": (409, "Job is currently being processed by another worker"),
     "NOT_READY": (409, "There is no picture yet."),
-    "EXPIRED": (410, "The picture was kept for its time and then removed; ask for a new one."),
+    "EXPIRED": (410, "The picture was removed by retention; request a new one."),
     "TOO_LARGE": (413, "The request is too large."),
-    "QUOTA_EXCEEDED": (429, "The quota of this time is used up."),
+    "QUOTA_EXCEEDED": (429, "The quota of this period is used up."),
     "INTERNAL": (500, "Something unexpected went wrong; its reason is in the server's log."),
     "UNAVAILABLE": (503, "The database cannot be reached now; send the same request again in a moment."),
 }
 
 
 class Refused(Exception):
-    """Raised where a request cannot be granted."""
+    """A request is refused. Handlers raise this, and `answer` is the response."""
 
     def __init__(
         self,
@@ -51,14 +51,15 @@ class Refused(Exception):
         headers: dict[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """*message* and *status* stand in for those of the code; *more* is told beside them."""
-        known_status, line = KNOWN[code] if code in KNOWN else (CODES[Code(code)].status, "")
-        self.code, self.message = code, message or line
+        """*message* and *status* default to those of the code; *more* holds further members of the body."""
+        known_status, text = KNOWN[code] if code in KNOWN else (CODES[Code(code)].status, "")
+        self.code, self.message = code, message or text
         self.status = known_status if status is None else status
         self.headers, self.more = headers or {}, more
         super().__init__(self.message)
 
     def answer(self) -> JSONResponse:
+        """Return the refusal as a problem document (RFC 9457)."""
         body = {
             "error": self.code,
             "message": self.message,
@@ -73,7 +74,7 @@ class Refused(Exception):
 
 
 def refusal_of(error: Exception) -> Refused:
-    """Return the refusal that an error of this system or of the engine means to the caller."""
+    """Return the refusal for an error of this system or of the engine."""
     match error:
         case Refused():
             return error
@@ -105,14 +106,17 @@ def refusal_of(error: Exception) -> Refused:
             return Refused("UNAVAILABLE", headers=TRY_AGAIN)
         case HoldfastError():
             return Refused("VALIDATION_ERROR", str(error))
-    if _is_of_a_database(error):
+    if _is_database_error(error):
         log.warning("database.unavailable", reason=type(error).__name__)
         return Refused("UNAVAILABLE", headers=TRY_AGAIN)
     log.error("request.failed", error=type(error).__name__)
     return Refused("INTERNAL")
 
 
-def _is_of_a_database(error: Exception) -> bool:
-    """Of our own tables, whose drivers speak for themselves. asyncpg is there only where it is used."""
+def _is_database_error(error: Exception) -> bool:
+    """Return whether a driver raised *error* for the system's own tables.
+
+    asyncpg's errors are recognised by their module, because asyncpg is an optional dependency.
+    """
     home = type(error).__module__.partition(".")[0]
     return isinstance(error, sqlite3.Error | ConnectionError | TimeoutError) or home == "asyncpg"

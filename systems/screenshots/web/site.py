@@ -3,13 +3,13 @@
 | request | who | answer |
 |---|---|---|
 | `POST /api/v1/screenshots` | owner | 202 with the job; an `Idempotency-Key` makes a repeated request the same one |
-| `GET /api/v1/screenshots`, `GET …/{id}` | owner | how they stand |
+| `GET /api/v1/screenshots`, `GET …/{id}` | owner | their status |
 | `GET …/{id}/image` | owner | the picture |
-| `POST …/{id}/retry` | owner | its place in line (S2) |
+| `POST …/{id}/retry` | owner | its queue position (S2) |
 | `GET …/{id}/audit` | owner | who did what with it, and when (S8) |
 | `GET /api/v1/credits` | owner | its account |
-| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/sla/report`, `…/hosts`, `…/retry-scheduler` | not owners | figures, promises, failing places, duties |
-| everything else under `/api/v1`, `/metrics`, `/livez`, `/readyz` | by its own rules | the engine's API: `admin/workers/status`, `admin/jobs/stuck`, `admin/retry-scheduler/pause` … (S4, S5) |
+| `GET /api/v1/admin/analytics`, `…/sla/breaches`, `…/sla/report`, `…/hosts`, `…/retry-scheduler` | viewer, operator, admin | figures, promises, failing places, maintenance |
+| everything else under `/api/v1`, `/metrics`, `/livez`, `/readyz` | the engine's own rules | the engine's API: `admin/workers/status`, `admin/jobs/stuck`, `admin/retry-scheduler/pause` … (S4, S5) |
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from systems.screenshots.analytics import analyse
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Rules
 from systems.screenshots.hosts import Hosts
+from systems.screenshots.images import picture_of
 from systems.screenshots.records import Books, open_books
-from systems.screenshots.records.following import TYPES, retry_priority
+from systems.screenshots.records.books import TYPES, retry_priority
 from systems.screenshots.shot import MEDIA_TYPES, Shot
-from systems.screenshots.sla import Place, Sla
+from systems.screenshots.sla import BreachCursor, Sla
 from systems.screenshots.sla_report import Month, report
-from systems.screenshots.storing import picture_of
 from systems.screenshots.tasks import Screenshots
 from systems.screenshots.web.accounts import show_account
 from systems.screenshots.web.bodies import AskRetry, AskShot, read_body
 from systems.screenshots.web.callers import Caller, Callers
 from systems.screenshots.web.problems import Refused, refusal_of
-from systems.screenshots.web.retrying import retry
+from systems.screenshots.web.retries import retry
 from systems.screenshots.web.scheduler import scheduler_status
-from systems.screenshots.web.showing import audit, show
+from systems.screenshots.web.views import audit, show
 
 MOST_ROWS = 200
 _LONGEST_NAME = 200
@@ -60,7 +60,7 @@ _SAFE = {
 
 
 def make_site(screenshots: Screenshots) -> FastAPI:
-    """The API of *screenshots*; its stores are open as long as its lifespan."""
+    """Return the API of *screenshots*. Its lifespan opens and closes the stores."""
     routes = _Routes(screenshots)
 
     @asynccontextmanager
@@ -83,12 +83,12 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     site.add_api_route(f"{admin}/hosts", routes.hosts, methods=["GET"])
     site.add_api_route(f"{admin}/retry-scheduler", routes.scheduler, methods=["GET"])
     site.mount("", api(screenshots.app))
-    _tell_errors(site)
+    _add_error_handlers(site)
     return site
 
 
 class _Routes:
-    books: Books  #: while the site runs
+    books: Books  #: set by the site's lifespan
 
     def __init__(self, screenshots: Screenshots) -> None:
         self._screenshots, self._app = screenshots, screenshots.app
@@ -99,43 +99,46 @@ class _Routes:
     async def ask(self, request: Request) -> Response:
         caller = await self._callers.of(request)
         caller.must_ask()
-        asked = await read_body(request, AskShot)
-        shot = asked.shot(self._rules)
-        named = request.headers.get("idempotency-key", "")
-        if len(named) > _LONGEST_NAME:
+        body = await read_body(request, AskShot)
+        shot = body.shot(self._rules)
+        idempotency_key = request.headers.get("idempotency-key", "")
+        if len(idempotency_key) > _LONGEST_NAME:
             raise Refused(
                 "VALIDATION_ERROR", f"An Idempotency-Key has up to {_LONGEST_NAME} characters.", status=422
             )
-        job_id = str(uuid.uuid5(_NAMES, f"{caller.owner}\n{named}")) if named else None
+        job_id = str(uuid.uuid5(_NAMES, f"{caller.owner}\n{idempotency_key}")) if idempotency_key else None
         task = self._screenshots.task_for(shot)
-        handle = await task.options(owner=caller.owner, id=job_id, priority=asked.priority.lower()).enqueue(
+        handle = await task.options(owner=caller.owner, id=job_id, priority=body.priority.lower()).enqueue(
             shot
         )
         row = await handle.job()
-        if named and not _is_same(row, shot):
+        if idempotency_key and not _is_same(row, shot):
             raise Refused(
                 "VALIDATION_ERROR", "This Idempotency-Key was used for another request.", status=422
             )
-        return _json(show(row) | {"creditsReserved": task.policy.price}, 202)
+        return _json(show(row) | {"creditsReserved": task.policy.extra["price"]}, 202)
 
     async def list(
         self, request: Request, owner: str | None = None, after: str | None = None, limit: int = 50
     ) -> Response:
-        """List the caller's screenshots, or those of another *owner* that it may read. Operators get all unless they name one."""
+        """List the caller's screenshots, or those of *owner*, if the caller may read them.
+
+        Operators get all by default.
+        """
         caller = await self._callers.of(request)
         if owner is not None:
             await self._callers.must_reach(caller, owner)
         elif caller.role == "owner":
             owner = caller.owner
         most = max(1, min(limit, MOST_ROWS))
-        page = await self._app.jobs(task=TYPES, owner=owner, after=after, limit=most)
+        page = await self._app.jobs.list(task=TYPES, owner=owner, after=after, limit=most)
         return _json({"screenshots": [show(row) for row in page.rows], "next": page.next})
 
     async def one(self, request: Request, job_id: str) -> Response:
-        return _json(show(await self._found(await self._callers.of(request), job_id)))
+        return _json(show(await self._find(await self._callers.of(request), job_id)))
 
     async def image(self, request: Request, job_id: str) -> Response:
-        row = await self._found(await self._callers.of(request), job_id)
+        row = await self._find(await self._callers.of(request), job_id)
         if row.state is not State.COMPLETE:
             shown = show(row)
             reason = shown["lastFailureReason"] if row.state is State.FAILED else ""
@@ -150,35 +153,35 @@ class _Routes:
     async def retry(self, request: Request, job_id: str) -> Response:
         caller = await self._callers.of(request)
         caller.must_ask()
-        asked = await read_body(request, AskRetry)
-        row = await self._found(caller, job_id)
-        claimed = "".join(char for char in asked.requested_by if char.isprintable())
-        by = f"{caller.name} for {claimed}" if claimed else caller.name
+        body = await read_body(request, AskRetry)
+        row = await self._find(caller, job_id)
+        requested_by = "".join(char for char in body.requested_by if char.isprintable())
+        by = f"{caller.name} for {requested_by}" if requested_by else caller.name
         priority = await retry_priority(self._app, self.books, self._screenshots.promises, row)
         place = await retry(self._app, row, by=by, priority=priority)
         return _json({"jobId": row.id, "message": "Job queued for manual retry", "queuePosition": place})
 
     async def audit(self, request: Request, job_id: str) -> Response:
-        row = await self._found(await self._callers.of(request), job_id)
-        return _json({"jobId": row.id, "trail": audit(row, await self._app.events(job_id=row.id))})
+        row = await self._find(await self._callers.of(request), job_id)
+        return _json({"jobId": row.id, "trail": audit(row, await self._app.events.list(job_id=row.id))})
 
     async def credits(self, request: Request) -> Response:
         caller = await self._callers.of(request)
         return _json(await show_account(self._app, caller.owner))
 
-    # -- for those who run it -----------------------------------------------------------------------------------------
+    # -- for operators ------------------------------------------------------------------------------------------------
     async def analytics(self, request: Request, hours: int = 168) -> Response:
         (await self._callers.of(request)).must_operate()
         return _json(await analyse(self.books, since=time.time() - max(1, min(hours, 8_784)) * 3600))
 
     async def breaches(self, request: Request, limit: int = 50, after: str | None = None) -> Response:
         (await self._callers.of(request)).must_operate()
-        place, most = None if after is None else Place.read(after), max(1, min(limit, MOST_ROWS))
+        place, most = None if after is None else BreachCursor.read(after), max(1, min(limit, MOST_ROWS))
         if after is not None and place is None:
-            raise Refused("VALIDATION_ERROR", "`after` is not the `next` of a page before.", status=422)
+            raise Refused("VALIDATION_ERROR", "`after` is not the `next` of another page.", status=422)
         found = await Sla(self._app, self.books, self._screenshots.promises).breaches(limit=most, after=place)
-        following = str(found[-1].place) if len(found) == most else None
-        return _json({"breaches": [one.as_json() for one in found], "next": following})
+        next_cursor = str(found[-1].cursor) if len(found) == most else None
+        return _json({"breaches": [one.as_json() for one in found], "next": next_cursor})
 
     async def report(self, request: Request, month: str | None = None) -> Response:
         (await self._callers.of(request)).must_operate()
@@ -196,8 +199,8 @@ class _Routes:
         return _json(await scheduler_status(self._app, self._screenshots.settings))
 
     # -- parts --------------------------------------------------------------------------------------------------------
-    async def _found(self, caller: Caller, job_id: str) -> JobRow:
-        row = await self._app.job(job_id)
+    async def _find(self, caller: Caller, job_id: str) -> JobRow:
+        row = await self._app.jobs.get(job_id)
         if row.task not in TYPES:
             raise Refused("NOT_FOUND")
         await self._callers.must_reach(caller, row.owner)
@@ -205,9 +208,9 @@ class _Routes:
 
 
 def _is_same(row: JobRow, shot: Shot) -> bool:
-    kept = row.payload.get("shot") if isinstance(row.payload, dict) else None
+    stored = row.payload.get("shot") if isinstance(row.payload, dict) else None
     try:
-        return msgspec.convert(kept, Shot) == shot
+        return msgspec.convert(stored, Shot) == shot
     except (msgspec.ValidationError, ShotFailed):
         return False
 
@@ -216,13 +219,15 @@ def _json(body: Any, status: int = 200) -> Response:
     return JSONResponse(body, status, _SAFE)
 
 
-def _tell_errors(site: FastAPI) -> None:
-    async def tell(_: Request, error: Exception) -> Response:
+def _add_error_handlers(site: FastAPI) -> None:
+    async def respond(_: Request, error: Exception) -> Response:
         if isinstance(error, RequestValidationError):
             return Refused("VALIDATION_ERROR", "A part of the query cannot be read.", status=422).answer()
         if isinstance(error, HTTPException):
-            return Refused("NOT_FOUND", "This cannot be done here.", status=error.status_code).answer()
+            return Refused(
+                "NOT_FOUND", "There is nothing at this path for this method.", status=error.status_code
+            ).answer()
         return refusal_of(error).answer()
 
     for kind in (Refused, ShotFailed, HoldfastError, HTTPException, RequestValidationError, Exception):
-        site.add_exception_handler(kind, tell)
+        site.add_exception_handler(kind, respond)

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast import BreakerPolicy, Fatal, Holdfast, Retry, current_job
-from holdfast.domain.duration import Duration
+from holdfast import Fatal, Holdfast, Retry, current_job
+from holdfast.policies import BreakerPolicy
+from holdfast.values.duration import Duration
 from tests.e2e.faults.journal import note
 from tests.e2e.faults.relay_app import TOPIC, add_topic
 from tests.e2e.faults.slow_start import linger
@@ -169,7 +170,7 @@ async def tell(value: int, seconds: float) -> int:
         ):  # where a file has one writer, nobody needs to be told
             await connection.execute("SELECT pg_advisory_xact_lock($1)", value % KEYS)
         name = f"{job.id}/{job.epoch}"
-        await app.publish(TOPIC, value, key=str(value % KEYS), id=name, connection=connection)
+        await app.outbox.publish(TOPIC, value, key=str(value % KEYS), id=name, connection=connection)
         if value % 40 == 0:
             raise Fatal("not today")
         if value % 7 == 0 and job.attempt == 1:
@@ -269,7 +270,7 @@ def burn_in_c(name: str) -> None:
 
 def make_app(url: str | None = None, **settings: Any) -> Holdfast:
     app = Holdfast(url, **settings)
-    if app.settings.broker is not None:
+    if app.runtime.settings.broker is not None:
         add_topic(app)
     tasks: tuple[Callable[..., Any], ...] = (
         nothing,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from devservices.postgres import Postgres
 from tests.e2e.faults.world import Site
-from tests.services.postgres import Postgres
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast import Holdfast
-from holdfast.domain.outbox import Taken
-from holdfast.relay import route
+from holdfast.outbox.model import Taken
+from holdfast.outbox.relay import route
 
 TOPIC, QUEUE = "orders", "q.orders"
 
@@ -31,7 +31,7 @@ def make_app(url: str | None = None, broker: str | None = None, **options: Any) 
 
 
 def die_before_marking(app: Holdfast) -> None:
-    make = app.make_engine
+    make = app.runtime.make_engine
 
     async def make_mortal() -> Any:
         engine = await make()
@@ -40,10 +40,10 @@ def die_before_marking(app: Holdfast) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
             return 0
 
-        engine.store.messages_delivered = die  # type: ignore[method-assign]
+        engine.store.outbox.delivered = die  # type: ignore[method-assign]
         return engine
 
-    app._engines._opened = make_mortal
+    app.runtime._engines._opened = make_mortal
 
 
 app = make_app() if os.environ.get("RELAY_BROKER") else Holdfast("memory://")

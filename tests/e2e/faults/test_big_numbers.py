@@ -8,10 +8,11 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from holdfast.domain.job import Settlement
-from holdfast.domain.verdict import Complete, Failure, RetryAfter
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.job import Settlement
+from holdfast.jobs.verdict import Complete, Failure, RetryAfter
 from tests.e2e.faults.world import PATIENT, Site
+from tests.heartbeats import extend
 
 
 async def count_on_from(site: Site, number: int) -> None:
@@ -22,7 +23,7 @@ async def count_on_from(site: Site, number: int) -> None:
                 server.execute("SELECT setval(%s, %s)", (f"holdfast.{sequence}", number))
         return
     [one] = await site.enqueue_many("echo", [{"value": 0}])
-    await site.app.cancel(one)
+    await site.app.jobs.cancel(one)
     database = sqlite3.connect(site.url.removeprefix("sqlite:///"))
     with database:
         database.execute("UPDATE holdfast_event SET seq = seq + ?", (number - 2,))
@@ -40,7 +41,7 @@ async def test_work_goes_on_past_so_many_bits(site: Site, bits: int) -> None:  #
     ids += [await site.enqueue("echo", value=n) for n in range(20)]
     worker = site.worker("--until-idle", "--concurrency", "4", **PATIENT)
     assert await worker.ended() == 0
-    rows = [await site.app.job(one) for one in ids]
+    rows = [await site.app.jobs.get(one) for one in ids]
     assert {row.state for row in rows} == {"complete"}
     assert min(row.epoch for row in rows) < edge < max(row.epoch for row in rows)
     stories = await site.consistent(ids)
@@ -61,7 +62,7 @@ async def test_sessions_past_so_many_bits_keep_their_leases_apart(site: Site, bi
     assert max(session.id for session in sessions) > 2**bits
     leases = [one.lease for session in sessions for one in await store.claim(session, [lane], 1)]
     assert [await store.held(session) for session in sessions] == [{lease} for lease in leases]
-    assert all([await store.extend(session) for session in sessions])
+    assert all([await extend(store, session) for session in sessions])
 
 
 async def test_an_attempt_that_took_a_month_is_settled(site: Site) -> None:  # E8

@@ -26,7 +26,7 @@ async def test_long_and_busy_handlers_keep_their_lease(site: Site) -> None:  # E
     for what, one in ids.items():
         assert [event.kind for event in stories[one]] == ["queued", "processing", "complete"], what
         assert len(site.journal("start", one)) == 1, what
-        assert (await site.app.job(one)).attempt == 1, what
+        assert (await site.app.jobs.get(one)).attempt == 1, what
     assert not any(worker.told("session.lost") for worker in site.workers)
 
 
@@ -46,4 +46,4 @@ async def test_a_call_that_stops_the_whole_process_loses_its_lease_and_says_so(
     stories = await site.consistent([job_id])
     kinds = [event.kind for event in stories[job_id] if event.kind != "stale_write"]
     assert kinds == ["queued", "processing", "reclaimed", "processing", "complete"]
-    assert (await site.app.job(job_id)).result == other.pid
+    assert (await site.app.jobs.get(job_id)).result == other.pid

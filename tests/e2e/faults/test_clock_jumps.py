@@ -45,7 +45,7 @@ async def crew_of_two(site: Site, ahead: timedelta) -> AsyncIterator[list[Holdfa
 
 
 async def waits_again(app: Holdfast, job_id: str, attempt: int) -> bool:
-    row = await app.job(job_id)
+    row = await app.jobs.get(job_id)
     return row.state == "queued" and row.attempt == attempt
 
 
@@ -59,24 +59,24 @@ async def test_a_job_in_back_off_outlives_a_leap_of_a_day_and_an_hour(site: Site
                 lambda app=app, attempt=attempt: waits_again(app, job_id, attempt),  # type: ignore[misc]
                 f"attempt {attempt} to fail",
             )
-            row = await app.job(job_id)
+            row = await app.jobs.get(job_id)
             due = row.run_at - (datetime.now(UTC) + ahead)
             assert timedelta(hours=1) - FAR < due < timedelta(hours=1) + FAR
             assert len(site.journal("start", job_id)) == attempt
             if attempt == 1:
-                assert (await app.job(delayed)).attempt == 0
+                assert (await app.jobs.get(delayed)).attempt == 0
     async with crew_of_two(site, 2 * LEAP) as (app, _):
         await eventually(lambda: _is(app, job_id, "failed"), "the last attempt")
         await eventually(lambda: _is(app, delayed, "complete"), "the delayed job")
-        row = await app.job(job_id)
+        row = await app.jobs.get(job_id)
         assert (row.state, row.attempt, row.crashes, row.generation) == ("failed", 3, 0, 1)
-        assert (await app.job(delayed)).result == 5
-        kinds = [event.kind for event in await app.events(job_id=job_id)]
+        assert (await app.jobs.get(delayed)).result == 5
+        kinds = [event.kind for event in await app.events.list(job_id=job_id)]
         assert kinds == ["queued", *["processing", "retry"] * 2, "processing", "failed"]
-        assert await (await app.engine()).store.violations() == []
+        assert await (await app.runtime.engine()).store.queries.violations() == []
     assert [start["attempt"] for start in site.journal("start", job_id)] == [1, 2, 3]
     assert len(site.journal("start", delayed)) == 1
 
 
 async def _is(app: Holdfast, job_id: str, state: str) -> bool:
-    return (await app.job(job_id)).state == state
+    return (await app.jobs.get(job_id)).state == state

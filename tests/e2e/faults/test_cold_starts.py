@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.engine.tasks import Task
 from holdfast.stores.encoding import OVERRUN_MARGIN
+from holdfast.tasks.task import Task
 from holdfast.worker import processes
 from holdfast.worker.processes import COLD_START, ChildEnded, ChildNotReady, ProcessPool
 from tests.e2e.faults import slow_start
@@ -114,7 +114,7 @@ async def test_a_child_that_is_never_ready_is_an_error_and_not_a_wait_for_ever(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E41
     monkeypatch.setenv("FAULTS_SLOW_START", "60")
-    monkeypatch.setattr(processes, "PATIENCE", 0.1)
+    monkeypatch.setattr(processes, "READY_WITHIN", 0.1)
     linger = task()
     with pytest.raises(ChildEnded, match="the process of linger was not ready after 0 s"):
         await pool.take(linger, None)

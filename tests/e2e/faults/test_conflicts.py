@@ -9,9 +9,9 @@ import asyncpg
 import psycopg
 import pytest
 
-from holdfast.domain.job import Claimed
 from holdfast.errors import StoreUnavailable
-from holdfast.stores.postgres.runner import TRIES
+from holdfast.jobs.job import Claimed
+from holdfast.stores.postgres.database import TRIES
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.test_reclaiming import orphans
 from tests.e2e.faults.world import Site, eventually
@@ -75,7 +75,7 @@ async def test_what_is_undone_again_and_again_is_told_after_so_many_tries(
     with pytest.raises(StoreUnavailable, match="undid a transaction that met another; try again"):
         await postgres_site.enqueue("echo", value=1)
     assert tried(postgres_site) == TRIES
-    assert (await postgres_site.app.counts())["queued"] == 0
+    assert (await postgres_site.app.jobs.counts())["queued"] == 0
 
 
 async def test_a_reclaim_that_meets_a_deadlock_goes_through(postgres_site: Site) -> None:  # E30 E51
@@ -90,7 +90,7 @@ async def test_a_reclaim_that_meets_a_deadlock_goes_through(postgres_site: Site)
         async with other.transaction():
             await other.execute("SET LOCAL deadlock_timeout = '20s'")  # it is not the one who is undone
             await other.execute(lock, second)
-            reclaiming = asyncio.create_task((await site.app.engine()).reclaim())
+            reclaiming = asyncio.create_task((await site.app.runtime.engine()).recovery.reclaim())
 
             async def waits() -> bool:
                 return bool(await watch.fetchval(waiting))
@@ -131,6 +131,6 @@ async def test_a_database_that_is_serializable_by_default_loses_and_doubles_noth
         for app in apps:
             await app.close()
     await site.drained(50)
-    assert (await site.app.counts())["complete"] == len(handles) == 140
+    assert (await site.app.jobs.counts())["complete"] == len(handles) == 140
     assert not any(worker.has_traceback for worker in crew)
     await site.consistent([handle.id for handle in handles])

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from tests.e2e.faults.memory_bound import memory_bound
 from tests.e2e.faults.world import LEASE, PATIENT, Site, alive, eventually
-from tests.services.memory import memory_bound
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ async def test_a_job_whose_worker_is_killed_runs_again_and_ends_once(site: Site)
     row = await site.reaches(job_id, "complete")
     assert (row.result, row.attempt, row.crashes, row.generation) == (second.pid, 2, 0, 1)
     assert await site.kinds(job_id) == ["queued", "processing", "reclaimed", "processing", "complete"]
-    one, two = await site.app.attempts(job_id)
+    one, two = await site.app.jobs.attempts(job_id)
     assert (one.outcome, one.attempt, two.outcome, two.attempt) == ("reclaimed", 1, "complete", 2)
     assert one.failure is not None
     assert one.failure.code == "WORKER_LOST"
@@ -65,7 +65,7 @@ async def test_killing_whole_groups_at_random_loses_and_doubles_nothing(site: Si
             ids += await site.enqueue_many("echo", [{"value": n} for n in range(100)], max_attempts=50)
     await site.drained()
     stories = await site.consistent(ids)
-    rows = [await site.app.job(one) for one in ids]
+    rows = [await site.app.jobs.get(one) for one in ids]
     assert {row.state for row in rows} == {"complete"}
     assert all(len(stories[one]) >= 3 for one in ids)
 
@@ -79,7 +79,7 @@ async def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(site: Site) -> 
     row = await site.reaches(job_id, "failed")
     assert (row.error_code, row.attempt, row.crashes) == ("WORKER_LOST", 2, 2)
     assert await site.kinds(job_id) == ["queued", "processing", "reclaimed", "processing", "failed"]
-    [letter] = await site.app.dead_letters()
+    [letter] = await site.app.dead_letters.list()
     assert (letter.id, letter.code, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.reaches(bystander, "complete")
     assert len(supervisor.told("process.exited")) == 2
@@ -106,7 +106,7 @@ async def test_a_job_whose_worker_the_kernel_kills_for_its_memory_ends_as_a_dead
         kills = bound.kills() if bound else 2
         assert kills >= 2
         assert lost == [-signal.SIGKILL] * kills
-    [letter] = await site.app.dead_letters()
+    [letter] = await site.app.dead_letters.list()
     assert (letter.id, letter.code, letter.attempts) == (job_id, "WORKER_LOST", 2)
     await site.consistent([job_id, bystander])
 
@@ -136,7 +136,7 @@ async def test_orphans_wait_for_the_next_worker_when_all_are_gone(postgres_site:
     for worker in crew:
         worker.kill()
     site.flag("open")
-    rows = [await site.app.job(one) for one in ids]
+    rows = [await site.app.jobs.get(one) for one in ids]
     assert {row.state for row in rows} == {"processing"}  # nobody is there to take them back
     await site.worker(**PATIENT).ready()
     await site.drained()
@@ -174,5 +174,5 @@ async def test_due_jobs_are_promoted_once_while_their_promoters_are_killed(site:
         crew.append(site.worker())
     await site.drained()
     stories = await site.consistent(ids)
-    assert {(await site.app.job(one)).state for one in ids} == {"complete"}
+    assert {(await site.app.jobs.get(one)).state for one in ids} == {"complete"}
     assert all(sum(event.kind == "queued" for event in stories[one]) == 1 for one in ids)

@@ -22,7 +22,7 @@ async def test_eight_workers_start_each_of_a_thousand_jobs_once(site: Site) -> N
     await site.drained()
     starts = Counter(line["name"] for line in site.journal("start"))
     assert starts == Counter(ids)
-    assert {(await site.app.job(one)).attempt for one in ids[::100]} == {1}
+    assert {(await site.app.jobs.get(one)).attempt for one in ids[::100]} == {1}
     stories = await site.consistent(ids)
     assert all([e.kind for e in stories[one]] == ["queued", "processing", "complete"] for one in ids)
     assert len({line["pid"] for line in site.journal("start")}) > 1

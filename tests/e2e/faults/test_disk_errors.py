@@ -96,9 +96,9 @@ async def test_a_job_is_not_acknowledged_when_the_disk_failed(
     assert set(refused) == {"the disk failed while writing jobs.db; nothing was stored"}
     stored = [event.job_id for event in await site.all_events() if event.kind == "queued"]
     assert sorted(stored) == sorted(kept)  # what was refused is not there either, as it was told
-    assert (await site.app.counts())["queued"] == len(kept)
+    assert (await site.app.jobs.counts())["queued"] == len(kept)
     assert integrity(site) == "ok"
-    assert await (await site.store()).violations() == []
+    assert await (await site.store()).queries.violations() == []
 
 
 @pytest.mark.parametrize(("call", "when"), [("fdatasync", "6+9"), ("pwrite64", "50+97")])
@@ -114,7 +114,7 @@ async def test_a_worker_on_a_failing_disk_loses_and_doubles_nothing(
     assert failures(site) >= 3
     assert not worker.has_traceback
     assert worker.told("settlement.retrying") or worker.told("claim.retrying")
-    rows = [await site.app.job(one) for one in ids]
+    rows = [await site.app.jobs.get(one) for one in ids]
     assert {(row.state, row.crashes) for row in rows} == {("complete", 0)}
     await site.consistent(ids)
     assert integrity(site) == "ok"
@@ -131,5 +131,5 @@ async def test_a_worker_killed_on_a_failing_disk_leaves_every_job_to_the_next(
     assert failures(site) >= 1
     assert integrity(site) == "ok"
     assert await site.worker("--until-idle").ended() == 0
-    assert (await site.app.counts())["complete"] == len(ids)
+    assert (await site.app.jobs.counts())["complete"] == len(ids)
     await site.consistent(ids)

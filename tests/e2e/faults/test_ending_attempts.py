@@ -29,7 +29,7 @@ async def test_a_hard_timeout_ends_each_kind_of_handler(site: Site) -> None:  # 
     # The thread could only be told, and nobody listens: it keeps its slot, and its answer counts for nothing.
     site.flag("open")
     await eventually(lambda: site.journal("end", ids["thread"]), "the thread to end")
-    assert (await site.app.job(ids["thread"])).result is None
+    assert (await site.app.jobs.get(ids["thread"])).result is None
     await site.consistent(ids.values())
 
 
@@ -40,7 +40,7 @@ async def test_a_thread_that_overran_keeps_its_slot_until_it_ends(sqlite_site: S
     await site.reaches(job_id, "failed")
     next_one = await site.enqueue("echo", value=1)
     await asyncio.sleep(0.5)
-    assert (await site.app.job(next_one)).state == "queued"
+    assert (await site.app.jobs.get(next_one)).state == "queued"
     site.flag("open")
     await site.reaches(next_one, "complete")
 
@@ -57,14 +57,14 @@ async def test_a_cancel_from_elsewhere_stops_what_runs(site: Site) -> None:  # E
     [fire] = await site.started("fire")
     ids["queued"] = await site.enqueue("gate", name="never")  # three slots: it waits
     for one in reversed(ids.values()):  # the one in line first: whoever is cancelled leaves a slot to it
-        await site.app.cancel(one, by="test", reason="enough")
+        await site.app.jobs.cancel(one, by="test", reason="enough")
     await eventually(lambda: site.journal("cancelled", ids["async"]), "the coroutine to be cancelled")
     await eventually(lambda: site.journal("told", ids["thread"]), "the thread to be told")
     await eventually(lambda: not alive(fire["pid"]), "the child to be killed")
     after = await site.enqueue("echo", value=7)
     assert (await site.reaches(after, "complete")).result == 7  # every slot is free again
     for what, one in ids.items():
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         assert (row.state, row.result) == ("cancelled", None), what
         kinds = await site.kinds(one)
         assert kinds == (["queued"] if what == "queued" else ["queued", "processing"]) + ["cancelled"], what

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from devservices.proxy import Proxy
 from tests.e2e.faults.world import LEASE, PATIENT, Site, eventually
-from tests.services.proxy import Proxy
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +29,10 @@ async def test_what_a_frozen_worker_writes_when_it_wakes_is_refused(site: Site, 
         await eventually(lambda: site.kinds_if(job_id, "stale_write"), "the refusal to be on record")
     kinds = [kind for kind in await site.kinds(job_id) if kind != "stale_write"]
     assert kinds == ["queued", "processing", "reclaimed", "processing", "complete"]
-    row = await site.app.job(job_id)
+    row = await site.app.jobs.get(job_id)
     assert (row.state, row.result, row.attempt, row.generation) == ("complete", "by attempt 2", 2, 1)
     if step:
-        assert await (await site.store()).steps(row.id) == {"once": '"by attempt 2"'}
+        assert await (await site.store()).queries.steps(row.id) == {"once": '"by attempt 2"'}
     again = await site.enqueue("echo", value=5)
     assert (await site.reaches(again, "complete")).result == 5
     await site.consistent([job_id, again])
@@ -68,7 +68,7 @@ async def test_a_worker_cut_off_from_its_store_stops_its_work_before_it_is_given
     await site.worker("--no-maintenance", "--queues", "other").ready()
     postgres_proxy.black_hole = True  # nothing passes and nothing breaks: only its own clock can tell
     await eventually(lambda: site.journal("cancelled", job_id), "the handler to be stopped")
-    assert (await site.app.job(job_id)).state == "processing"  # nobody else reclaims here
+    assert (await site.app.jobs.get(job_id)).state == "processing"  # nobody else reclaims here
     postgres_proxy.heal()
     await site.started(job_id, 2)
     site.flag("open")

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import Claimed, Settlement
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from devservices.proxy import Proxy
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import StoreUnavailable
+from holdfast.jobs.job import Claimed, Settlement
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from tests.contract import outboxes
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import Site
-from tests.services.proxy import Proxy
+from tests.heartbeats import extend
 
 pytestmark = pytest.mark.service
 HOUR = timedelta(hours=1)
@@ -29,7 +30,7 @@ async def eaten(postgres_site: Site, postgres_proxy: Proxy) -> AsyncIterator[Sit
     """A site whose test process speaks through the proxy."""
     direct = postgres_site.app
     postgres_site.app = make_app(postgres_proxy.route(postgres_site.url))
-    await postgres_site.app.engine()
+    await postgres_site.app.runtime.engine()
     yield postgres_site
     await postgres_site.app.close()
     postgres_site.app = direct
@@ -50,31 +51,31 @@ async def settle(site: Site, one: Claimed, verdict: Verdict) -> SettlementStatus
 
 async def test_an_enqueue_is_stored_once(eaten: Site, postgres_proxy: Proxy) -> None:  # E6
     await eaten.enqueue("echo", value=0)  # its lane is known now
-    meal = postgres_proxy.eat_answer("INSERT")
+    loss = postgres_proxy.lose_answer("INSERT")
     job_id = await eaten.enqueue("echo", value=1)
-    assert meal.is_set()
+    assert loss.is_set()
     assert await eaten.kinds(job_id) == ["queued"]
-    assert (await eaten.app.counts())["queued"] == 2
+    assert (await eaten.app.jobs.counts())["queued"] == 2
 
 
 async def test_a_keyed_enqueue_is_stored_once_and_is_no_duplicate_of_itself(
     eaten: Site, postgres_proxy: Proxy
 ) -> None:  # E6 E36
-    meal = postgres_proxy.eat_answer("COMMIT")
+    loss = postgres_proxy.lose_answer("COMMIT")
     handle = await eaten.app.tasks["echo"].options(dedupe_key="k").enqueue(value=1)
-    assert meal.is_set()
+    assert loss.is_set()
     assert not handle.duplicate
     assert await eaten.kinds(handle.id) == ["queued"]
-    assert (await eaten.app.counts())["queued"] == 1
+    assert (await eaten.app.jobs.counts())["queued"] == 1
 
 
 async def test_many_jobs_are_stored_once(eaten: Site, postgres_proxy: Proxy) -> None:  # E6 E46
     await eaten.enqueue("echo", value=0)
-    meal = postgres_proxy.eat_answer("COMMIT")
+    loss = postgres_proxy.lose_answer("COMMIT")
     ids = await eaten.enqueue_many("echo", [{"value": n} for n in range(2500)])
-    assert meal.is_set()
+    assert loss.is_set()
     assert len(set(ids)) == 2500
-    assert (await eaten.app.counts())["queued"] == 2501
+    assert (await eaten.app.jobs.counts())["queued"] == 2501
     events = await eaten.all_events()
     assert sorted(e.job_id for e in events if e.job_id in set(ids)) == sorted(ids)
 
@@ -86,14 +87,14 @@ async def test_a_claim_is_held_though_nobody_knows(eaten: Site, postgres_proxy: 
     # Before the first claim the driver asks about types, and a look goes ahead of it: they are not meant.
     [first] = await store.claim(session, lanes, 1)
     assert first.lease.job_id == other
-    meal = postgres_proxy.eat_answer("SELECT 1")
+    loss = postgres_proxy.lose_answer("SELECT 1")
     with pytest.raises(StoreUnavailable):
         await store.claim(session, lanes, 1)
-    assert meal.is_set()
+    assert loss.is_set()
     [lease] = await store.held(session) - {first.lease}
     assert lease.job_id == job_id
     assert await store.settle([Settlement(lease, Release())]) == [SettlementStatus.APPLIED]
-    row = await eaten.app.job(job_id)
+    row = await eaten.app.jobs.get(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
 
 
@@ -103,12 +104,12 @@ async def test_a_worker_gives_back_what_it_claimed_unknowingly_and_runs_it(
 ) -> None:  # E6 E9
     job_id = await eaten.enqueue("echo", value=1)
     store = await eaten.store()
-    claim, meals = store.claim, iter(["SELECT 1"])
+    claim, losses = store.claim, iter(["SELECT 1"])
 
     async def claim_without_answer(*args: Any, **more: Any) -> list[Claimed]:
-        for tag in meals:
-            await store.counts()
-            postgres_proxy.eat_answer(tag)
+        for tag in losses:
+            await store.queries.counts()
+            postgres_proxy.lose_answer(tag)
         return await claim(*args, **more)
 
     monkeypatch.setattr(store, "claim", claim_without_answer)
@@ -118,7 +119,7 @@ async def test_a_worker_gives_back_what_it_claimed_unknowingly_and_runs_it(
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-    assert postgres_proxy.answer_to_eat is None
+    assert postgres_proxy.answer_to_lose is None
     assert (row.result, row.attempt, row.crashes) == (1, 1, 0)
     kinds = await eaten.kinds(job_id)
     assert kinds in (
@@ -142,18 +143,18 @@ async def test_a_settlement_is_applied_once(eaten: Site, postgres_proxy: Proxy, 
         await settle(eaten, await claimed(eaten), verdict) is SettlementStatus.APPLIED
     )  # the driver knows the types now
     if state == "queued":
-        await eaten.app.cancel((await eaten.app.jobs()).rows[0].id)
+        await eaten.app.jobs.cancel((await eaten.app.jobs.list()).rows[0].id)
     one, store = await claimed(eaten), await eaten.store()
     # A burial is two statements in a transaction; the others are one statement that commits by itself.
-    meal = postgres_proxy.eat_answer("COMMIT" if verb == "bury" else "SELECT 1")
+    loss = postgres_proxy.lose_answer("COMMIT" if verb == "bury" else "SELECT 1")
     assert await settle(eaten, one, verdict) is SettlementStatus.REPEATED
-    assert meal.is_set()
-    row = await eaten.app.job(one.lease.job_id)
+    assert loss.is_set()
+    row = await eaten.app.jobs.get(one.lease.job_id)
     assert (row.state, row.attempt) == (state, attempt)
     assert await eaten.kinds(row.id) == kinds
-    assert len(await eaten.app.attempts(row.id)) == 1
-    assert len(await eaten.app.dead_letters()) == 2 * (verb == "bury")
-    assert await store.violations() == []
+    assert len(await eaten.app.jobs.attempts(row.id)) == 1
+    assert len(await eaten.app.dead_letters.list()) == 2 * (verb == "bury")
+    assert await store.queries.violations() == []
 
 
 async def test_a_lease_is_extended_and_a_reclaim_is_counted_once(
@@ -161,30 +162,42 @@ async def test_a_lease_is_extended_and_a_reclaim_is_counted_once(
 ) -> None:  # E6 E30
     one, store = await claimed(eaten, max_attempts=3), await eaten.store()
     session = await store.open_session("writer", HOUR)
-    meal = postgres_proxy.eat_answer(None)
-    assert await store.extend(session)
-    assert meal.is_set()
+    heartbeat = store.heartbeat()
+    assert await asyncio.to_thread(heartbeat.beat, session)  # its connection is open from now on
+    for _ in range(
+        10
+    ):  # the answer to a beat has no tag, so another connection may answer first and lose its own
+        loss = postgres_proxy.lose_answer(None)
+        try:
+            await asyncio.to_thread(heartbeat.beat, session)
+        except StoreUnavailable:
+            break
+    else:
+        pytest.fail("no beat has lost its answer")
+    assert loss.is_set()
+    assert await asyncio.to_thread(heartbeat.beat, session)  # on a new connection
+    await asyncio.to_thread(heartbeat.close)
     await store.close_session(session)
-    assert not await store.extend(session)
+    assert not await extend(store, session)
     for open_one in range(session.id + 1):
         await store.close_session(type(session)(id=type(session.id)(open_one), worker="", ttl=HOUR))
-    engine = await eaten.app.engine()
-    meal = postgres_proxy.eat_answer("COMMIT")
-    await engine.reclaim()
-    assert meal.is_set()
-    row = await eaten.app.job(one.lease.job_id)
+    engine = await eaten.app.runtime.engine()
+    loss = postgres_proxy.lose_answer("COMMIT")
+    await engine.recovery.reclaim()
+    assert loss.is_set()
+    row = await eaten.app.jobs.get(one.lease.job_id)
     assert (row.state, row.attempt, row.crashes) == ("queued", 1, 1)
     assert await eaten.kinds(row.id) == ["queued", "processing", "reclaimed"]
 
 
 async def test_a_cancel_is_done_once_and_answered_as_done(eaten: Site, postgres_proxy: Proxy) -> None:  # E6
     job_id = await eaten.enqueue("echo", value=1)
-    meal = postgres_proxy.eat_answer(
+    loss = postgres_proxy.lose_answer(
         "SELECT 1"
     )  # the move, which commits by itself; the look before it finds nothing
-    await eaten.app.cancel(job_id)
-    assert meal.is_set()
-    assert (await eaten.app.job(job_id)).state == "cancelled"
+    await eaten.app.jobs.cancel(job_id)
+    assert loss.is_set()
+    assert (await eaten.app.jobs.get(job_id)).state == "cancelled"
     assert await eaten.kinds(job_id) == ["queued", "cancelled"]
 
 
@@ -193,10 +206,10 @@ async def test_a_manual_retry_is_done_once_and_answered_as_done(
 ) -> None:  # E6 E33
     one, store = await claimed(eaten), await eaten.store()
     await store.settle([Settlement(one.lease, Bury(BOOM), 1)])
-    meal = postgres_proxy.eat_answer("COMMIT")
-    assert await eaten.app.retry(one.lease.job_id) == 1
-    assert meal.is_set()
-    row = await eaten.app.job(one.lease.job_id)
+    loss = postgres_proxy.lose_answer("COMMIT")
+    assert await eaten.app.jobs.retry(one.lease.job_id) == 1
+    assert loss.is_set()
+    row = await eaten.app.jobs.get(one.lease.job_id)
     assert (row.state, row.generation, row.manual_retry_count) == ("queued", 2, 1)
     assert await eaten.kinds(row.id) == ["queued", "processing", "failed", "manual_retry"]
 
@@ -210,16 +223,16 @@ async def test_a_worker_whose_answers_are_lost_again_and_again_ends_each_job_onc
     ids += await site.enqueue_many("fail", [{}] * 50)
     await site.crew(1, url=postgres_proxy.route(site.url), lease="5s", heartbeat="1s")
     for tag in ("SELECT", "INSERT", None, "COMMIT", "SELECT", None, "UPDATE", "SELECT"):
-        meal = postgres_proxy.eat_answer(tag)
-        counts = await site.app.counts()
+        loss = postgres_proxy.lose_answer(tag)
+        counts = await site.app.jobs.counts()
         if not counts["queued"] and not counts["processing"]:
             break
         with contextlib.suppress(TimeoutError):  # it need not come: the work may not have such an answer now
-            await asyncio.to_thread(meal.wait, 0.3)
+            await asyncio.to_thread(loss.wait, 0.3)
     postgres_proxy.heal()
     await site.drained()
     await site.consistent(ids)
-    rows = [await site.app.job(one) for one in ids]
+    rows = [await site.app.jobs.get(one) for one in ids]
     assert [row.state for row in rows] == ["complete"] * 400 + ["failed"] * 50
     assert {row.attempt for row in rows[400:]} == {3}
     assert {row.crashes for row in rows} == {0}
@@ -232,21 +245,21 @@ async def test_a_refusal_is_on_record_even_when_the_connection_breaks_in_it(
     session = await store.open_session("last", HOUR)
     for number in range(session.id + 1):
         await store.close_session(type(session)(id=type(session.id)(number), worker="", ttl=HOUR))
-    assert await (await eaten.app.engine()).reclaim() == 1
-    meal = postgres_proxy.eat_request(b"ARRAY[$2::uuid], ARRAY[$3::bigint]")
+    assert await (await eaten.app.runtime.engine()).recovery.reclaim() == 1
+    loss = postgres_proxy.lose_request(b"ARRAY[$2::uuid], ARRAY[$3::bigint]")
     assert await settle(eaten, one, Complete("7")) is SettlementStatus.STALE
-    assert meal.is_set()
+    assert loss.is_set()
     assert await eaten.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed", "stale_write"]
 
 
 async def test_a_message_is_stored_once_and_marked_once(eaten: Site, postgres_proxy: Proxy) -> None:  # E6 E44
     store = await eaten.store()
-    stored = postgres_proxy.eat_answer("SELECT")
+    stored = postgres_proxy.lose_answer("SELECT")
     await outboxes.publish(store, "a1")
     assert stored.is_set()
     [one] = await outboxes.take(store)  # it is there once
-    marked = postgres_proxy.eat_answer("SELECT")
-    await store.messages_delivered([one])
+    marked = postgres_proxy.lose_answer("SELECT")
+    await store.outbox.delivered([one])
     assert marked.is_set()
     assert await outboxes.state_of(store, "a1") == "published"
     assert await outboxes.take(store) == []

@@ -6,17 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.domain.job import JobId, JobSpec, Lane, NewJob
+from holdfast.jobs.job import JobId, JobSpec, Lane, NewJob
 from holdfast.wiring import SystemClock
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import PATIENT, Site
+from tests.heartbeats import extend
 
 HOUR = timedelta(hours=1)
 
 
 @pytest.mark.slow
 async def test_jobs_that_cannot_be_read_are_buried_and_unknown_ones_wait(site: Site) -> None:  # E47
-    store, new_id = await site.store(), site.app.new_id
+    store, new_id = await site.store(), site.app.runtime.new_id
     spec = JobSpec(lane=site.app.tasks["echo"].lane, max_attempts=3)
     unreadable = [
         NewJob(JobId(new_id()), payload, spec) for payload in ("{", '{"value": "one"}', "[]", '{"other": 1}')
@@ -31,8 +32,8 @@ async def test_jobs_that_cannot_be_read_are_buried_and_unknown_ones_wait(site: S
     for job in unreadable:
         row = await site.reaches(job.id, "failed")
         assert (row.error_code, row.attempt, row.crashes) == ("PAYLOAD_INVALID", 1, 0)
-    assert {letter.id for letter in await site.app.dead_letters()} == {job.id for job in unreadable}
-    row = await site.app.job(future.id)
+    assert {letter.id for letter in await site.app.dead_letters.list()} == {job.id for job in unreadable}
+    row = await site.app.jobs.get(future.id)
     assert (row.state, row.attempt) == ("queued", 0)
     [told] = worker.told("task.unknown")
     assert told["tasks"] == ["from_the_future"]
@@ -54,7 +55,7 @@ async def test_a_worker_in_another_time_zone_keeps_the_same_times(site: Site) ->
         assert timedelta(seconds=1) <= row.started_at - before < timedelta(minutes=1)
     row = await site.reaches(failing, "failed")
     assert row.attempt == 3
-    first, second, third = await site.app.attempts(failing)
+    first, second, third = await site.app.jobs.attempts(failing)
     for one_attempt, next_attempt in ((first, second), (second, third)):
         assert one_attempt.ended_at is not None
         gap = next_attempt.started_at - one_attempt.ended_at
@@ -78,13 +79,13 @@ async def test_a_step_of_the_wall_clock_expires_no_lease(site: Site, minutes: in
     session = await store.open_session("steady", timedelta(minutes=2))
     [one] = await store.claim(session, [site.app.tasks["echo"].lane], 1)
     app = make_app(site.url, clock=SteppedClock(timedelta(minutes=minutes)))
-    engine = await app.engine()
+    engine = await app.runtime.engine()
     try:
-        assert await engine.reclaim() == 0  # a reaper whose clock jumped
-        assert await engine.store.extend(session)  # a worker whose clock jumped
+        assert await engine.recovery.reclaim() == 0  # a reaper whose clock jumped
+        assert await extend(engine.store, session)  # a worker whose clock jumped
         assert await engine.store.held(session) == {one.lease}
         await store.close_session(session)
-        assert await engine.reclaim() == 1  # what is really lost is reclaimed all the same
+        assert await engine.recovery.reclaim() == 1  # what is really lost is reclaimed all the same
     finally:
         await app.close()
     assert await site.kinds(one.lease.job_id) == ["queued", "processing", "reclaimed"]
@@ -95,7 +96,7 @@ async def test_on_postgresql_only_the_servers_clock_counts(postgres_site: Site, 
     site = postgres_site
     job_id = (await site.app.tasks["echo"].options(delay="5m").enqueue(value=1)).id
     app = make_app(site.url, clock=SteppedClock(hours * HOUR))
-    store = (await app.engine()).store
+    store = (await app.runtime.engine()).store
     try:
         ahead = await store.promote(100)
         assert ahead is not None
@@ -104,4 +105,4 @@ async def test_on_postgresql_only_the_servers_clock_counts(postgres_site: Site, 
         assert await store.claim(session, [app.tasks["echo"].lane], 1) == []
     finally:
         await app.close()
-    assert (await site.app.job(job_id)).attempt == 0
+    assert (await site.app.jobs.get(job_id)).attempt == 0

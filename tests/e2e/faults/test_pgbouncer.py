@@ -15,15 +15,15 @@ import asyncpg
 import psycopg
 import pytest
 
+from devservices.pgbouncer import PgBouncer
+from devservices.postgres import Postgres
 from holdfast import Holdfast
-from holdfast.domain.job import Claimed, Settlement
-from holdfast.domain.verdict import Complete, Failure, RetryAfter
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.job import Claimed, Settlement
+from holdfast.jobs.verdict import Complete, Failure, RetryAfter
 from tests.conftest import installed
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import PATIENT, Site, Worker, eventually
-from tests.services.pgbouncer import PgBouncer
-from tests.services.postgres import Postgres
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ async def hands(pooled_site: Site) -> AsyncIterator[list[Holdfast]]:
     """Four apps on one database, each with connections of its own to the pooler."""
     apps = [make_app(pooled_site.url) for _ in range(4)]
     for app in apps:
-        await app.engine()
+        await app.runtime.engine()
     yield apps
     for app in apps:
         await app.close()
@@ -73,10 +73,10 @@ async def test_callers_that_share_sessions_enqueue_each_job_once(
     by_thread = await asyncio.to_thread(lambda: pooled_site.app.tasks["echo"].enqueue_sync(value=1).id)
     ids = {handle.id for handle in singles} | {handle.id for batch in many for handle in batch} | {by_thread}
     assert len(ids) == 200 + 10 + 4 * 150 + 1
-    assert (await pooled_site.app.counts())["queued"] == len(ids)
+    assert (await pooled_site.app.jobs.counts())["queued"] == len(ids)
     stored = Counter(event.job_id for event in await pooled_site.all_events())
     assert stored == Counter(ids)
-    assert await (await pooled_site.store()).violations() == []
+    assert await (await pooled_site.store()).queries.violations() == []
     with psycopg.connect(postgres_url) as direct:
         sessions = direct.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -111,14 +111,14 @@ async def test_a_job_enqueued_in_a_callers_transaction_shares_its_fate(pooled_si
     await asyncio.to_thread(with_psycopg)
     assert sorted(event.job_id for event in await site.all_events()) == sorted(kept)
     assert await site.worker("--until-idle").ended() == 0
-    assert (await site.app.counts())["complete"] == len(kept) == 20
+    assert (await site.app.jobs.counts())["complete"] == len(kept) == 20
 
 
 async def test_hands_that_share_sessions_claim_settle_and_reclaim_each_job_once(
     pooled_site: Site, hands: list[Holdfast]
 ) -> None:  # E5 E30 E51
     ids = await pooled_site.enqueue_many("echo", [{"value": n} for n in range(200)])
-    stores = [(await app.engine()).store for app in hands]
+    stores = [(await app.runtime.engine()).store for app in hands]
     lane = pooled_site.app.tasks["echo"].lane
     sessions = await asyncio.gather(*(store.open_session("hand", HOUR) for store in stores))
 
@@ -142,7 +142,7 @@ async def test_hands_that_share_sessions_claim_settle_and_reclaim_each_job_once(
     ) == {SettlementStatus.APPLIED}
     for store, session in list(zip(stores, sessions, strict=True))[2:]:
         await store.close_session(session)
-    reclaimed = await asyncio.gather(*[(await app.engine()).reclaim() for app in hands])
+    reclaimed = await asyncio.gather(*[(await app.runtime.engine()).recovery.reclaim() for app in hands])
     assert sum(reclaimed) == sum(map(len, lost)) == 100
     late = await stores[1].settle([Settlement(one.lease, Complete("2"), one.attempt) for one in lost[0]])
     assert set(late) == {SettlementStatus.STALE}
@@ -161,7 +161,7 @@ async def test_a_worker_drains_five_hundred_jobs_through_it(pooled_site: Site) -
     ids = await site.enqueue_many("flaky", [{"value": n} for n in range(500)])
     worker = site.worker("--until-idle", **PATIENT)
     assert await worker.ended() == 0
-    assert (await site.app.counts())["complete"] == 500
+    assert (await site.app.jobs.counts())["complete"] == 500
     assert len(site.journal("start")) == 600  # each fifth one twice
     assert complaints(worker) == []
     await site.consistent(ids)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from devservices.postgres import Postgres
 from holdfast.errors import StoreError
 from tests.e2e.faults.world import PATIENT, Site, eventually
-from tests.services.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
@@ -19,7 +19,7 @@ async def patiently_enqueue(site: Site, count: int, stop: asyncio.Event) -> list
     """Enqueue one after the other, each until it is acknowledged, under the same id."""
     ids: list[str] = []
     for value in range(count):
-        job_id = str(site.app.new_id())
+        job_id = str(site.app.runtime.new_id())
         while True:
             try:
                 await site.app.tasks["echo"].options(id=job_id).enqueue(value=value)
@@ -59,7 +59,7 @@ async def test_a_killed_server_loses_and_doubles_nothing(
         await site.drained()
         assert all(worker.process.poll() is None for worker in crew)  # the same processes
         await site.consistent(ids)
-        assert {(await site.app.job(one)).state for one in ids} == {"complete"}
+        assert {(await site.app.jobs.get(one)).state for one in ids} == {"complete"}
         # A stop while the server is away ends too: nothing can be written, so nothing is waited for for long.
         durable_postgres.kill()
         crew[0].signal(signal.SIGTERM)

@@ -161,7 +161,7 @@ async def test_after_a_power_cut_the_work_goes_on(sqlite_site: Site, folder: Pat
     async with Site(f"sqlite:///{home}", sqlite_site.folder) as site:
         assert await site.worker("--until-idle").ended() == 0
         ids = {job_id for _, job_id in acknowledged}
-        assert {(await site.app.job(one)).state for one in ids} == {"complete"}
+        assert {(await site.app.jobs.get(one)).state for one in ids} == {"complete"}
         await site.consistent(ids)
 
 

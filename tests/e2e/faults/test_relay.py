@@ -16,14 +16,14 @@ import aio_pika
 import pytest
 from redis.asyncio import Redis
 
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
+from devservices.redis import RedisServer
 from holdfast import Holdfast
-from holdfast.domain.outbox import Message
-from holdfast.relay import route
+from holdfast.outbox.model import Message
+from holdfast.outbox.relay import route
 from tests.e2e.faults.relay_app import QUEUE, TOPIC, make_app
 from tests.e2e.faults.world import ROOT, eventually
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
-from tests.services.redis import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 #: `basic.ack`, as the first bytes of its frame's payload.
@@ -62,8 +62,8 @@ async def empty_queue(broker: RabbitMq) -> None:
                 existed, channel = False, await connection.channel()
     if not existed:
         async with make_app("memory://", broker.url()) as app:
-            await app.publish(TOPIC, "declares the queue")
-            await app.run_relay(until_idle=True)
+            await app.outbox.publish(TOPIC, "declares the queue")
+            await app.outbox.run_relay(until_idle=True)
         await drained(broker)
         # RabbitMQ 3.10 writes down where a new quorum queue lives half a second after it was made. One that is killed
         # before that starts with a queue that never answers, whatever was confirmed.
@@ -72,7 +72,7 @@ async def empty_queue(broker: RabbitMq) -> None:
 
 @asynccontextmanager
 async def relaying(app: Holdfast) -> AsyncIterator[None]:
-    task = asyncio.create_task(app.run_relay())
+    task = asyncio.create_task(app.outbox.run_relay())
     try:
         yield
         assert not task.done()
@@ -113,21 +113,21 @@ async def drained(broker: RabbitMq) -> list[str]:
 
 async def all_published(app: Holdfast, seconds: float = 40) -> None:
     async def done() -> bool:
-        return not await app.messages(state="waiting", limit=1)
+        return not await app.outbox.list(state="waiting", limit=1)
 
     await eventually(done, "everything to be published", seconds)
 
 
 async def test_a_broker_that_is_killed_under_load_loses_nothing(broker: RabbitMq, url: str) -> None:  # E44 G2
     async with make_app(url, broker.url()) as app, relaying(app):
-        ids = [await app.publish(TOPIC, {"n": n}, key=str(n % 20)) for n in range(300)]
+        ids = [await app.outbox.publish(TOPIC, {"n": n}, key=str(n % 20)) for n in range(300)]
 
         async def some() -> list[Message]:
-            return await app.messages(state="published", limit=1)
+            return await app.outbox.list(state="published", limit=1)
 
         await eventually(some, "the first to be published")
         await asyncio.to_thread(broker.kill)
-        ids += [await app.publish(TOPIC, {"n": n}, key=str(n % 20)) for n in range(300, 400)]
+        ids += [await app.outbox.publish(TOPIC, {"n": n}, key=str(n % 20)) for n in range(300, 400)]
         await asyncio.to_thread(broker.start)
         await all_published(app)
     arrived = await drained(broker)
@@ -143,31 +143,31 @@ async def test_after_three_quick_flaps_of_the_broker_the_relay_goes_on(
 ) -> None:  # E44
     with Proxy(broker.host, broker.port, postgres=False) as proxy:
         async with make_app(url, proxy.route(broker.url())) as app, relaying(app):
-            ids = [await app.publish(TOPIC, "before")]
+            ids = [await app.outbox.publish(TOPIC, "before")]
             await all_published(app)
             flapping = asyncio.create_task(asyncio.to_thread(proxy.flap))
             while not flapping.done():
-                ids.append(await app.publish(TOPIC, "meanwhile"))
+                ids.append(await app.outbox.publish(TOPIC, "meanwhile"))
                 await asyncio.sleep(0.02)
-            ids.append(await app.publish(TOPIC, "after"))
+            ids.append(await app.outbox.publish(TOPIC, "after"))
             await all_published(app)
     assert set(await drained(broker)) == set(ids)
 
 
 async def test_a_memory_alarm_puts_off_and_does_not_hang(broker: RabbitMq, url: str) -> None:  # E44
     async with make_app(url, broker.url()) as app, relaying(app):
-        before = await app.publish(TOPIC, "before")
+        before = await app.outbox.publish(TOPIC, "before")
         await all_published(app)
         await asyncio.to_thread(broker.ctl, "set_vm_memory_high_watermark", "absolute", "1000")
         try:
-            ids = [await app.publish(TOPIC, {"n": n}) for n in range(120)]
+            ids = [await app.outbox.publish(TOPIC, {"n": n}) for n in range(120)]
 
             async def told() -> bool:
-                waiting = await app.messages(state="waiting", limit=200)
+                waiting = await app.outbox.list(state="waiting", limit=200)
                 return any("alarm" in (one.error or "") for one in waiting)
 
             await eventually(told, "the alarm to be told of")
-            assert all(one.tries == 0 for one in await app.messages(state="waiting", limit=200))
+            assert all(one.tries == 0 for one in await app.outbox.list(state="waiting", limit=200))
         finally:
             await asyncio.to_thread(broker.ctl, "set_vm_memory_high_watermark", "absolute", "1GB")
         await all_published(app)
@@ -176,22 +176,22 @@ async def test_a_memory_alarm_puts_off_and_does_not_hang(broker: RabbitMq, url: 
 
 async def test_an_unroutable_message_is_parked_with_its_reason(broker: RabbitMq, url: str) -> None:  # E44
     async with make_app(url, broker.url()) as app, relaying(app):
-        await app.publish(TOPIC, "first", key="k")
+        await app.outbox.publish(TOPIC, "first", key="k")
         await all_published(app)
         async with await aio_pika.connect(broker.url()) as connection:
             channel = await connection.channel()
             queue = await channel.get_queue(QUEUE)
             await queue.unbind("x.orders", TOPIC)
-            lost = await app.publish(TOPIC, "nobody hears it", key="k")
+            lost = await app.outbox.publish(TOPIC, "nobody hears it", key="k")
 
             async def parked() -> list[Message]:
-                return await app.messages(state="parked")
+                return await app.outbox.list(state="parked")
 
             [message] = await eventually(parked, "the message to be parked")
             assert message.id == lost
             assert "unroutable" in message.error
             await queue.bind("x.orders", TOPIC)
-        await app.replay_message(lost)
+        await app.outbox.replay(lost)
         await all_published(app)
     assert (await drained(broker))[-1] == lost
 
@@ -201,13 +201,13 @@ async def test_a_confirm_that_is_eaten_on_the_way_doubles_and_does_not_lose(  # 
 ) -> None:
     with Proxy(broker.host, broker.port, postgres=False) as proxy:
         async with make_app(url, proxy.route(broker.url())) as app, relaying(app):
-            first = await app.publish(TOPIC, "first")
+            first = await app.outbox.publish(TOPIC, "first")
             await all_published(app)
-            meal = proxy.eat_answer(ACK)
-            second = await app.publish(TOPIC, "second")
+            loss = proxy.lose_answer(ACK)
+            second = await app.outbox.publish(TOPIC, "second")
             await all_published(app)
-            assert meal.is_set()
-            assert (await app.message(second)).tries == 0
+            assert loss.is_set()
+            assert (await app.outbox.get(second)).tries == 0
     arrived = await drained(broker)
     assert arrived[0] == first
     assert set(arrived) == {first, second}
@@ -219,12 +219,12 @@ async def test_a_relay_that_is_killed_before_it_marks_leaves_its_messages_to_ano
 ) -> None:
     app = make_app(url, broker.url())
     async with app:
-        ids = [await app.publish(TOPIC, {"n": n}, key="k") for n in range(3)]
+        ids = [await app.outbox.publish(TOPIC, {"n": n}, key="k") for n in range(3)]
         log = tmp_path / "first.log"
         with relay_process(url, broker.url(), log, RELAY_DIES="1") as mortal:
             await eventually(lambda: mortal.poll() is not None, "the relay to die")
             assert mortal.returncode == -9, log.read_text()
-        assert len(await app.messages(state="waiting")) == 3
+        assert len(await app.outbox.list(state="waiting")) == 3
         with relay_process(url, broker.url(), tmp_path / "second.log"):
             await all_published(app)
     arrived = await drained(broker)
@@ -242,9 +242,9 @@ async def test_two_relay_processes_one_of_which_is_killed_lose_nothing(  # E44
             relay_process(url, broker.url(), logs[1]),
         ):
             await eventually(lambda: all("relay.started" in log.read_text() for log in logs), "both to start")
-            ids = [await app.publish(TOPIC, {"n": n}) for n in range(200)]
+            ids = [await app.outbox.publish(TOPIC, {"n": n}) for n in range(200)]
             first.kill()
-            ids += [await app.publish(TOPIC, {"n": n}) for n in range(200, 300)]
+            ids += [await app.outbox.publish(TOPIC, {"n": n}) for n in range(200, 300)]
             await all_published(app)
         secret = broker.password
         assert all(secret not in log.read_text() for log in logs)
@@ -257,7 +257,7 @@ async def test_a_misspelt_broker_is_told_in_one_line_without_its_password(url: s
     log = tmp_path / "relay.log"
     with relay_process(url, "amqp://u:hunter2@no-such-host.invalid/", log) as relay:
         async with make_app(url, "amqp://u:hunter2@no-such-host.invalid/") as app:
-            await app.publish(TOPIC, "first")
+            await app.outbox.publish(TOPIC, "first")
         await eventually(lambda: "relay.target_unavailable" in log.read_text(), "the relay to say so")
         relay.terminate()
         assert relay.wait(20) == 0
@@ -274,10 +274,10 @@ async def test_a_flushed_redis_is_filled_again_from_the_outbox(
     app.topic("flushed", to=redis_server.url())
     client: Any = Redis.from_url(redis_server.url())
     async with app, relaying(app):
-        ids = [await app.publish("flushed", {"n": n}) for n in range(120)]
+        ids = [await app.outbox.publish("flushed", {"n": n}) for n in range(120)]
         await all_published(app)
         await client.flushall()
-        assert await app.replay_messages("flushed") == 120
+        assert await app.outbox.replay_many("flushed") == 120
         await all_published(app)
         entries = await client.xrange("flushed")
     await client.aclose()

@@ -19,8 +19,8 @@ import pytest
 from holdfast.cli.exit_codes import DATABASE
 from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.server import api
+from tests.commands import run_command
 from tests.e2e.faults.world import PATIENT, ROOT, Site, eventually
-from tests.services.processes import run_command
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ async def test_four_processes_enqueue_at_once_and_none_is_lost(sqlite_site: Site
     assert [writer.returncode for writer in writers] == [0] * 4
     ids = {line for out in outs for line in acknowledged(out)}
     assert len(ids) == 2000
-    assert (await site.app.counts())["queued"] == 2000
+    assert (await site.app.jobs.counts())["queued"] == 2000
     assert sorted(event.job_id for event in await site.all_events()) == sorted(ids)
 
 
@@ -114,10 +114,10 @@ async def test_writers_killed_in_the_middle_leave_a_whole_file_and_every_acknowl
             writer.wait()
         ids += [line for out in outs for line in acknowledged(out)]
         assert integrity(site) == "ok"
-    assert await (await site.store()).violations() == []
+    assert await (await site.store()).queries.violations() == []
     stored = {event.job_id for event in await site.all_events() if event.kind == "queued"}
     assert set(ids) <= stored
-    assert (await site.app.counts())["queued"] == len(stored)
+    assert (await site.app.jobs.counts())["queued"] == len(stored)
     assert len(stored) - len(ids) <= 4 * 5  # at most one without its answer for each kill
 
 
@@ -172,7 +172,7 @@ async def test_a_full_disk_is_told_and_nothing_is_half_stored(
         async with httpx2.AsyncClient(transport=reaching, base_url="http://127.0.0.1") as client:
             answer = await client.post(f"/api/v1/jobs/{running}/cancel")
         assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
-        assert (await site.app.job(running)).state == "processing"
+        assert (await site.app.jobs.get(running)).state == "processing"
         site.flag("open")
         await eventually(
             lambda: worker.told("settlement.retrying") or worker.told("heartbeat.missed"),
@@ -223,7 +223,7 @@ async def test_a_file_that_is_not_ours_is_refused_by_a_worker_in_one_line(tmp_pa
     )
     site = Site(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path)
     with pytest.raises(StoreError, match="not a database"):
-        await site.app.engine()
+        await site.app.runtime.engine()
     worker = site.worker()
     assert await worker.ended() == 5
     [line] = worker.log.splitlines()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.job import Claimed
+from holdfast.jobs.job import Claimed
 from holdfast.worker.worker import Worker as InProcess
 from tests.e2e.faults.app import make_app
 from tests.e2e.faults.world import PATIENT, Site, alive, eventually, has_taken
@@ -27,15 +27,15 @@ async def test_what_runs_finishes_and_what_waits_stays_in_line(site: Site) -> No
     site.flag("open")
     assert await worker.ended() == 0
     for one in running:
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         assert (row.state, row.result, row.attempt) == ("complete", worker.pid, 1)
     for one in waiting:
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         # One that was claimed in the same moment may have been finished too; nothing is left half-way.
         assert (row.state, row.attempt) in (("queued", 0), ("complete", 1))
     assert worker.told("worker.stopped")
     assert not worker.has_traceback
-    assert await (await site.store()).violations() == []
+    assert await (await site.store()).queries.violations() == []
 
 
 async def test_what_is_not_finished_within_the_grace_is_given_back(site: Site) -> None:  # E9 E31 E41
@@ -53,10 +53,10 @@ async def test_what_is_not_finished_within_the_grace_is_given_back(site: Site) -
         await worker.ended() == 0
     )  # without the grace it would wait for all of them, and longer than this does
     for what, one in ids.items():
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None), what
         assert await site.kinds(one) == ["queued", "processing", "released"], what
-        assert [a.outcome for a in await site.app.attempts(one)] == ["released"], what
+        assert [a.outcome for a in await site.app.jobs.attempts(one)] == ["released"], what
     assert site.journal("cancelled", ids["async"])
     await eventually(lambda: not alive(fire["pid"]), "the child to end")
     assert not worker.has_traceback
@@ -70,7 +70,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_cancelled_again(sqlit
     worker.signal(signal.SIGTERM)
     assert await worker.ended() == 0
     assert len(site.journal("cancelled", job_id)) == 3
-    row = await site.app.job(job_id)
+    row = await site.app.jobs.get(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
 
 
@@ -85,7 +85,7 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
     worker.signal(signal.SIGTERM)
     site.flag("open")
     assert await worker.ended() == 0
-    row = await site.app.job(stubborn)
+    row = await site.app.jobs.get(stubborn)
     assert (row.state, row.attempt, row.leased_by) == ("queued", 0, None)
     assert await site.kinds(stubborn) == ["queued", "processing", "released"]
     assert [line["job_id"] for line in worker.told("job.still_running")] == [stubborn]
@@ -95,7 +95,7 @@ async def test_a_handler_that_never_stops_is_left_behind_and_its_job_given_back(
     assert left["reason"] == "a handler does not stop when it is cancelled"
     assert '"process.exit_forced"' in worker.log.splitlines()[-1]
     assert not worker.has_traceback
-    assert (await site.app.counts())["processing"] == 0
+    assert (await site.app.jobs.counts())["processing"] == 0
 
 
 async def test_a_parent_of_several_workers_ends_when_a_handler_never_stops(sqlite_site: Site) -> None:  # E31
@@ -123,7 +123,7 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(
 
     monkeypatch.setattr(InProcess, "run", remember)
     async with make_app(site.url, grace="0s", concurrency=8) as app:
-        store = (await app.engine()).store
+        store = (await app.runtime.engine()).store
         claim = store.claim
 
         async def claim_and_stop(*args: Any, **more: Any) -> list[Claimed]:
@@ -136,7 +136,7 @@ async def test_what_a_claim_brings_after_the_stop_is_given_back(
             await app.run_worker(maintenance=False)
     assert not site.journal("start")
     for one in ids:
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         assert (row.state, row.attempt, row.crashes) == ("queued", 0, 0)
         assert await site.kinds(one) == ["queued", "processing", "released"]
 
@@ -152,7 +152,7 @@ async def test_a_second_signal_does_not_wait_for_the_grace(postgres_site: Site) 
     assert worker.process.poll() is None  # the first one waits
     worker.signal(signal.SIGTERM)
     assert await worker.ended() == 0
-    row = await site.app.job(job_id)
+    row = await site.app.jobs.get(job_id)
     assert (row.state, row.attempt) == ("queued", 0)
     await eventually(lambda: not alive(fire["pid"]), "the child to end")
 
@@ -166,10 +166,10 @@ async def test_a_worker_told_to_stop_while_it_starts_does_stop(site: Site) -> No
         # Before it listens the signal ends it; afterwards it ends in order.
         assert await worker.ended() in (0, -signal.SIGTERM), worker.log
         assert not worker.has_traceback
-    assert (await site.app.counts())["processing"] == 0
+    assert (await site.app.jobs.counts())["processing"] == 0
     await site.worker("--until-idle", **PATIENT).ended()
     stories = await site.consistent(ids)
-    assert {(await site.app.job(one)).attempt for one in ids} == {1}
+    assert {(await site.app.jobs.get(one)).attempt for one in ids} == {1}
     assert all(event.kind != "reclaimed" for story in stories.values() for event in story)
 
 
@@ -183,15 +183,15 @@ async def test_a_stop_in_the_moment_in_which_handlers_raise_makes_no_second_copy
     site.flag("now")
     worker.signal(signal.SIGTERM)
     assert await worker.ended() == 0
-    assert (await site.app.counts())["processing"] == 0
+    assert (await site.app.jobs.counts())["processing"] == 0
     await site.worker("--until-idle", **PATIENT).ended()
     stories = await site.consistent(ids)
     for one in ids:
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         assert (row.state, row.attempt, row.crashes) == ("failed", 3, 0)
         kept = [event.kind for event in stories[one] if event.kind not in ("released", "processing")]
         assert kept == ["queued", "retry", "retry", "failed"]
-    assert len(await site.app.dead_letters(limit=100)) == len(ids)
+    assert len(await site.app.dead_letters.list(limit=100)) == len(ids)
 
 
 async def test_a_job_that_raises_while_it_is_given_back_is_in_one_place_only(site: Site) -> None:  # E5 E9 E31
@@ -202,20 +202,20 @@ async def test_a_job_that_raises_while_it_is_given_back_is_in_one_place_only(sit
         batch += [await site.enqueue("fail_when_cancelled") for _ in range(5)]
         worker = await site.worker("--concurrency", "60", grace="0s", **PATIENT).ready()
         for one in (*ids, *batch):
-            if (await site.app.job(one)).state in ("queued", "processing"):
+            if (await site.app.jobs.get(one)).state in ("queued", "processing"):
                 await site.started(one)
         site.flag(f"now {turn}")
         await asyncio.sleep(delay)
         worker.signal(signal.SIGTERM)
         assert await worker.ended() == 0
-        assert (await site.app.counts())["processing"] == 0
-        assert await (await site.store()).violations() == []
+        assert (await site.app.jobs.counts())["processing"] == 0
+        assert await (await site.store()).queries.violations() == []
         ids += batch
     site.flag("let go")
     assert await site.worker("--until-idle", **PATIENT).ended() == 0
     stories = await site.consistent(ids)
     for one in ids:
-        row = await site.app.job(one)
+        row = await site.app.jobs.get(one)
         kinds = [event.kind for event in stories[one]]
         assert (row.state, row.attempt, row.crashes) == ("failed", 3, 0), kinds
         assert kinds.count("retry") == 2  # whatever was given back in between burnt nothing

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.domain.job import Event, JobRow
 from holdfast.engine.ports import Store
+from holdfast.jobs.job import Event, JobRow
 from tests.e2e.faults.app import make_app
 
 ROOT = Path(__file__).parents[3]
@@ -139,7 +139,7 @@ class Site:
 
     async def __aenter__(self) -> Site:
         await self.app.migrate()
-        await self.app.engine()
+        await self.app.runtime.engine()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -196,13 +196,13 @@ class Site:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     async def store(self) -> Store:
-        return (await self.app.engine()).store
+        return (await self.app.runtime.engine()).store
 
     async def enqueue(self, task: str, **arguments: Any) -> str:
         return (await self.app.tasks[task].enqueue(**arguments)).id
 
     async def enqueue_many(self, task: str, calls: Iterable[dict[str, Any]], **options: Any) -> list[str]:
-        return [handle.id for handle in await self.app.tasks[task].enqueue_many(calls, **options)]
+        return [handle.id for handle in await self.app.tasks[task].options(**options).enqueue_many(calls)]
 
     async def started(self, job_id: str, times: int = 1) -> list[dict[str, Any]]:
         """The starts of this job, once there are so many."""
@@ -211,22 +211,22 @@ class Site:
 
     async def reaches(self, job_id: str, state: str, seconds: float = PATIENCE) -> JobRow:
         async def there() -> bool:
-            return (await self.app.job(job_id)).state == state
+            return (await self.app.jobs.get(job_id)).state == state
 
         await eventually(there, f"job {job_id} to be {state}", seconds)
-        return await self.app.job(job_id)
+        return await self.app.jobs.get(job_id)
 
     async def drained(self, seconds: float = PATIENCE) -> None:
         """Until nothing is queued and nothing is processing."""
 
         async def empty() -> bool:
-            counts = await self.app.counts()
+            counts = await self.app.jobs.counts()
             return not counts["queued"] and not counts["processing"]
 
         await eventually(empty, "all jobs to end", seconds)
 
     async def kinds(self, job_id: str) -> list[str]:
-        return [event.kind for event in await self.app.events(job_id=job_id)]
+        return [event.kind for event in await self.app.events.list(job_id=job_id)]
 
     async def kinds_if(self, job_id: str, wanted: str) -> bool:
         return wanted in await self.kinds(job_id)
@@ -236,7 +236,7 @@ class Site:
 
     async def all_events(self) -> list[Event]:
         found: list[Event] = []
-        while page := await self.app.events(after=found[-1].id if found else 0, limit=5000):
+        while page := await self.app.events.list(after=found[-1].id if found else 0, limit=5000):
             found += page
         return found
 
@@ -245,7 +245,7 @@ class Site:
 
         The events of each job, for more questions.
         """
-        assert await (await self.store()).violations() == []
+        assert await (await self.store()).queries.violations() == []
         by_job: dict[str, list[Event]] = defaultdict(list)
 
         async def complete_log() -> bool:
@@ -259,7 +259,7 @@ class Site:
 
         await eventually(complete_log, "every job's end in the log")
         for job_id in ids:
-            _check_story(await self.app.job(job_id), by_job[job_id])
+            _check_story(await self.app.jobs.get(job_id), by_job[job_id])
         return by_job
 
 

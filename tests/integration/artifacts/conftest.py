@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast
-from tests.integration.world import Database, new_app
+from tests.apps import Database, new_app
 
 
 @pytest.fixture

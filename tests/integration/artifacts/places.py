@@ -39,6 +39,6 @@ class Spoilt:
 
 
 async def spoil(app: Holdfast, *failures: BaseException | None) -> None:
-    keeper = (await app.engine()).artifact_store
+    keeper = (await app.runtime.engine()).artifact_store
     assert keeper.artifacts is not None
     keeper.artifacts = Spoilt(keeper.artifacts, *failures)

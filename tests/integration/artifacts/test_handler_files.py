@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import THIS_JOB, Fatal, Holdfast, Job, LeaseLost, State, UsageError, current_job
+from tests.apps import SOON, Database, new_app, work
 from tests.integration.artifacts.places import files
-from tests.integration.world import SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +28,9 @@ async def test_a_handler_keeps_files_of_its_own(app: Holdfast, kept: Path) -> No
         handle = await convert.enqueue()
         await work(app)
         reference = await handle.result("30s")
-        assert await app.artifact(reference) == b"<attempt>2</attempt>"
-        first, second = await app.artifacts(handle.id)
-        assert await app.artifact(first.reference) == b"<attempt>1</attempt>"
+        assert await app.jobs.read_artifact(reference) == b"<attempt>2</attempt>"
+        first, second = await app.jobs.artifacts(handle.id)
+        assert await app.jobs.read_artifact(first.reference) == b"<attempt>1</attempt>"
         assert (first.name, second.reference) == ("out.xml", reference)
     assert len(files(kept)) == 2
 
@@ -72,8 +72,8 @@ async def test_without_a_place_for_it_a_file_is_refused(db: Database) -> None:  
     async with app:
         handle = await convert.enqueue()
         await work(app)
-        row = await app.job(handle.id)
-        [attempt] = await app.attempts(handle.id)
+        row = await app.jobs.get(handle.id)
+        [attempt] = await app.jobs.attempts(handle.id)
     assert (row.state, row.error_code) == (State.FAILED, "BAD_CALL")
     assert attempt.failure is not None
     assert "HOLDFAST_ARTIFACTS" in attempt.failure.detail
@@ -86,13 +86,13 @@ async def test_a_handler_without_its_lease_keeps_nothing(
 
     @app.task
     async def convert(*, job: Job = THIS_JOB) -> None:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         db.execute(
             "UPDATE holdfast.session SET expires_at = '2000-01-01'"
             if db.is_postgres
             else "UPDATE holdfast_session SET expires_mono = 0"
         )
-        await engine.reclaim()
+        await engine.recovery.reclaim()
         try:
             await job.artifact("out.xml", b"<a/>")
         except LeaseLost as error:
@@ -102,8 +102,8 @@ async def test_a_handler_without_its_lease_keeps_nothing(
     async with app:
         handle = await convert.options(max_attempts=1).enqueue()
         await work(app, maintenance=False)
-        assert (await app.job(handle.id)).error_code == "WORKER_LOST"
-        assert await app.artifacts(handle.id) == []
+        assert (await app.jobs.get(handle.id)).error_code == "WORKER_LOST"
+        assert await app.jobs.artifacts(handle.id) == []
     assert len(refused) == 1
     assert files(kept) == []
 
@@ -126,7 +126,7 @@ async def test_a_giant_file_is_written_without_a_copy_and_read_into_one(app: Hol
         await work(app)
         reference = await handle.result("30s")
         tracemalloc.start()
-        assert len(await app.artifact(reference)) == size
+        assert len(await app.jobs.read_artifact(reference)) == size
         read = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert grown < size / 10

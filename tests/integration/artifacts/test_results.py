@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from devservices.s3 import S3
 from holdfast import THIS_JOB, Holdfast, Job, ResultExpired, State, UsageError
 from holdfast.testing import app_in_memory, drain
+from tests.apps import SOON, Database, kinds, new_app, work
 from tests.integration.artifacts.places import LARGE, Spoilt, files, spoil
-from tests.integration.world import SOON, Database, kinds, new_app, work
-from tests.services.s3 import S3
 
 pytestmark = pytest.mark.anyio
 
@@ -28,18 +28,18 @@ async def test_a_result_over_the_limit_is_kept_outside_and_read_through(
     async with app:
         small, large = await make.enqueue_many([0, 1])
         await work(app)
-        row = await app.job(large.id)
+        row = await app.jobs.get(large.id)
         assert (row.state, row.result, row.artifact) == (
             State.COMPLETE,
             None,
             f"{large.id}/{row.epoch}.json",
         )
-        assert await large.result("30s") == await app.result(large.id) == LARGE
+        assert await large.result("30s") == await app.jobs.result(large.id) == LARGE
         assert await small.result("30s") == 0
-        assert (await app.job(small.id)).artifact is None
+        assert (await app.jobs.get(small.id)).artifact is None
         assert row.artifact is not None
-        assert b'"pages"' in await app.artifact(row.artifact)
-        [artifact] = await app.artifacts(large.id)
+        assert b'"pages"' in await app.jobs.read_artifact(row.artifact)
+        [artifact] = await app.jobs.artifacts(large.id)
         assert (artifact.reference, artifact.name, artifact.bytes) == (
             row.artifact,
             None,
@@ -57,10 +57,13 @@ async def test_sync_code_reads_it_through_too(app: Holdfast) -> None:  # E42
     async with app:
         handle = await make.enqueue()
         await work(app)
-        assert await asyncio.to_thread(lambda: app.sync.result(handle.id)) == "x" * 5000
-        row = await app.job(handle.id)
-        assert await asyncio.to_thread(lambda: app.sync.artifact(row.artifact)) == b'"' + b"x" * 5000 + b'"'
-    app.portal.close()
+        assert await asyncio.to_thread(lambda: app.sync.jobs.result(handle.id)) == "x" * 5000
+        row = await app.jobs.get(handle.id)
+        assert (
+            await asyncio.to_thread(lambda: app.sync.jobs.read_artifact(str(row.artifact)))
+            == b'"' + b"x" * 5000 + b'"'
+        )
+    app.runtime.portal.close()
 
 
 async def test_a_result_that_looks_like_a_reference_is_a_result(app: Holdfast) -> None:  # E42
@@ -74,7 +77,7 @@ async def test_a_result_that_looks_like_a_reference_is_a_result(app: Holdfast) -
         handles = await make.enqueue_many([0, 1, 2])
         await work(app)
         assert [await handle.result("30s") for handle in handles] == looks
-        assert [(await app.job(handle.id)).artifact for handle in handles] == [None] * 3
+        assert [(await app.jobs.get(handle.id)).artifact for handle in handles] == [None] * 3
 
 
 async def test_a_large_result_commits_with_the_transaction_of_its_job(
@@ -107,8 +110,8 @@ async def test_a_write_that_fails_is_a_failed_attempt_and_tried_again(
         handle = await make.enqueue()
         await work(app)
         assert await handle.result("30s") == LARGE
-        first, second = await app.attempts(handle.id)
-        row = await app.job(handle.id)
+        first, second = await app.jobs.attempts(handle.id)
+        row = await app.jobs.get(handle.id)
     assert (first.outcome, second.outcome) == ("retry", "complete")
     assert first.failure is not None
     assert first.failure.code == "IO_ERROR"
@@ -125,7 +128,7 @@ async def test_a_full_disk_ends_in_a_dead_letter_that_says_so(app: Holdfast) -> 
         await spoil(app, OSError(errno.ENOSPC, "No space left on device"))
         handle = await make.enqueue()
         await work(app)
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
     assert (row.state, row.error_code, row.attempt) == (State.FAILED, "DISK_FULL", 1)
 
 
@@ -140,12 +143,12 @@ async def test_a_write_that_hangs_is_stopped_by_the_timeout(app: Holdfast) -> No
             return name
 
     async with app:
-        keeper = (await app.engine()).artifact_store
+        keeper = (await app.runtime.engine()).artifact_store
         assert keeper.artifacts is not None
         keeper.artifacts = Hanging(keeper.artifacts)
         handle = await make.enqueue()
         await work(app)
-        assert (await app.job(handle.id)).error_code == "EXECUTION_TIMEOUT"
+        assert (await app.jobs.get(handle.id)).error_code == "EXECUTION_TIMEOUT"
 
 
 async def test_a_replaced_worker_writes_over_nothing(
@@ -171,23 +174,23 @@ async def test_a_replaced_worker_writes_over_nothing(
         handle = await make.enqueue()
         slow = asyncio.create_task(app.run_worker(maintenance=False))
         await asyncio.wait_for(began.wait(), 20)
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         table = "holdfast.session" if db.is_postgres else "holdfast_session"
         column, value = ("expires_at", "'2000-01-01'") if db.is_postgres else ("expires_mono", "0")
         db.execute(f"UPDATE {table} SET {column} = {value}")
-        await engine.reclaim()  # or the worker has done it itself
+        await engine.recovery.reclaim()  # or the worker has done it itself
         other = new_app(db.url, result_limit=1000, artifacts=kept)
         other.tasks.update(app.tasks)
         async with other:
             await work(other)
         assert await handle.result("30s") == "new" * 1000
-        row = await app.job(handle.id)
+        row = await app.jobs.get(handle.id)
         go_on.set()
         await asyncio.wait_for(ended.wait(), 20)
         slow.cancel()  # in order: it settles what it has
         await asyncio.gather(slow, return_exceptions=True)
         assert await handle.result("30s") == "new" * 1000
-        assert await app.job(handle.id) == row
+        assert await app.jobs.get(handle.id) == row
     assert files(kept) == [row.artifact]
 
 
@@ -200,10 +203,10 @@ async def test_an_artifact_that_is_gone_has_expired(app: Holdfast, kept: Path) -
     async with app:
         handle = await make.enqueue()
         await work(app)
-        reference = (await app.job(handle.id)).artifact
+        reference = (await app.jobs.get(handle.id)).artifact
         assert reference is not None
         (kept / reference).unlink()
-        for read in (handle.result("30s"), app.artifact(reference)):
+        for read in (handle.result("30s"), app.jobs.read_artifact(reference)):
             with pytest.raises(ResultExpired) as gone:
                 await read
             assert gone.value.code == "EXPIRED"
@@ -225,7 +228,7 @@ async def test_a_process_that_does_not_know_where_says_what_to_set(
         with pytest.raises(
             UsageError, match="this process has no artifacts= setting; set HOLDFAST_ARTIFACTS"
         ):
-            await reader.result(handle.id)
+            await reader.jobs.result(handle.id)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ async def test_a_process_that_does_not_know_where_says_what_to_set(
 async def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -> None:  # E42
     async with Holdfast("memory://", artifacts=tmp_path) as app:
         with pytest.raises(UsageError, match="is not a reference to an artifact"):
-            await app.artifact(reference)
+            await app.jobs.read_artifact(reference)
 
 
 # -- S3 -------------------------------------------------------------------------------------------------------------------
@@ -254,10 +257,10 @@ async def test_the_same_in_a_bucket(db: Database, monkeypatch: pytest.MonkeyPatc
         async with app:
             handle = await make.enqueue()
             await work(app)
-            row = await app.job(handle.id)
+            row = await app.jobs.get(handle.id)
             assert await handle.result("30s") == LARGE
             assert s3.keys("results") == [f"prod/{row.artifact}", f"prod/{handle.id}/{row.epoch}/page.png"]
-            assert await app.purge(results=0) == 1
+            assert await app.operations.purge(results=0) == 1
             assert s3.keys("results") == []
             with pytest.raises(ResultExpired):
                 await handle.result("30s")
@@ -278,9 +281,9 @@ async def test_an_app_in_memory_keeps_its_artifacts_there_too(tmp_path: Path) ->
         handle = await make.enqueue()
         await drain(app, advance=True)
         assert await handle.result() == LARGE
-        first, second = await app.attempts(handle.id)
+        first, second = await app.jobs.attempts(handle.id)
         assert (first.logs[0].endswith("INFO attempt n=1"), second.logs) == (True, ())
-        assert await app.purge(results=0) == 1
+        assert await app.operations.purge(results=0) == 1
         with pytest.raises(ResultExpired):
             await handle.result()
     assert list(tmp_path.iterdir()) == []

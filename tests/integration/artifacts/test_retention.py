@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast import THIS_JOB, Holdfast, Job, ResultExpired, Retention, State
+from tests.apps import SOON, Database, new_app, work
 from tests.integration.artifacts.places import LARGE, Spoilt, files, spoil
-from tests.integration.world import SOON, Database, new_app, work
 
 pytestmark = pytest.mark.anyio
 
@@ -40,19 +40,19 @@ async def test_retention_removes_the_artifacts_with_the_results(
     async with app:
         ids = await made(3)
         assert len(files(kept)) == 9  # a result and a draft, and the draft of the attempt that failed
-        assert await app.purge(results="1h") == 0
+        assert await app.operations.purge(results="1h") == 0
         assert len(files(kept)) == 9
-        assert await app.purge(results=0) == 3
+        assert await app.operations.purge(results=0) == 3
         assert files(kept) == []
         assert list(kept.iterdir()) == []
-        row = await app.job(ids[0])
+        row = await app.jobs.get(ids[0])
         assert (row.state, row.artifact, row.expired_at is not None) == (State.COMPLETE, None, True)
-        assert await app.artifacts(ids[0]) == []
+        assert await app.jobs.artifacts(ids[0]) == []
         with pytest.raises(
             ResultExpired, match=f"EXPIRED: the result of job {ids[0]} is gone: it was removed on 20"
         ):
-            await app.result(ids[0])
-        assert await app.purge(results=0) == 0
+            await app.jobs.result(ids[0])
+        assert await app.operations.purge(results=0) == 0
 
 
 async def test_a_result_in_the_row_expires_the_same_way(app: Holdfast) -> None:  # E38
@@ -63,7 +63,7 @@ async def test_a_result_in_the_row_expires_the_same_way(app: Holdfast) -> None: 
     async with app:
         handle = await small.enqueue()
         await work(app)
-        await app.purge(results=0)
+        await app.operations.purge(results=0)
         with pytest.raises(ResultExpired):
             await handle.result("30s")
 
@@ -73,7 +73,7 @@ async def test_a_purged_job_leaves_nothing_behind(
 ) -> None:  # E38 E42
     async with app:
         await made(2)
-        assert await app.purge(jobs=0) == 2
+        assert await app.operations.purge(jobs=0) == 2
     assert files(kept) == []
     assert (db.count("artifact"), db.count("attempt_log"), db.count("job")) == (0, 0, 0)
 
@@ -84,17 +84,17 @@ async def test_what_cannot_be_deleted_keeps_its_job_and_the_others_go(
     async with app:
         await made(3)
         await spoil(app, OSError(errno.EIO, "the bucket is away"))
-        assert await app.purge(jobs=0) == 3  # the one that failed was tried again
+        assert await app.operations.purge(jobs=0) == 3  # the one that failed was tried again
         assert "artifact.not_deleted" in caplog.text
         await made(3)
         await spoil(app, *(OSError(errno.EACCES, "not yours") for _ in range(100)))
-        assert await app.purge(jobs=0) == 0
-        assert sum((await app.counts()).values()) == 3
+        assert await app.operations.purge(jobs=0) == 0
+        assert sum((await app.jobs.counts()).values()) == 3
         assert len(files(kept)) == 9
-        keeper = (await app.engine()).artifact_store
+        keeper = (await app.runtime.engine()).artifact_store
         assert isinstance(keeper.artifacts, Spoilt)
         keeper.artifacts = keeper.artifacts.inner
-        assert await app.purge(jobs=0) == 3
+        assert await app.operations.purge(jobs=0) == 3
     assert files(kept) == []
     assert "not yours" in caplog.text
 
@@ -111,8 +111,8 @@ async def test_a_process_without_the_setting_purges_the_others(
 
         await small.enqueue()
         await work(other)
-        assert await other.purge(jobs=0) == 1
-        assert (await other.counts())["complete"] == 1
+        assert await other.operations.purge(jobs=0) == 1
+        assert (await other.jobs.counts())["complete"] == 1
     assert "this process has no artifacts= setting" in caplog.text
     assert len(files(kept)) == 3
 
@@ -130,7 +130,7 @@ async def test_the_duty_of_retention_does_it_by_itself(
         handle = await make.enqueue()
         await app.run_worker(until_idle=True, maintenance=False)
         assert len(files(kept)) == 1
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         expired, purge = asyncio.Event(), engine.store.purge
 
         async def watched(*given: Any) -> int:
@@ -145,7 +145,7 @@ async def test_the_duty_of_retention_does_it_by_itself(
             await expired.wait()
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        assert (await app.job(handle.id)).expired_at is not None
+        assert (await app.jobs.get(handle.id)).expired_at is not None
     assert files(kept) == []
 
 
@@ -161,9 +161,9 @@ async def test_deletes_that_take_long_do_not_keep_the_other_duties(
 
     async with app:
         await made(2)
-        keeper = (await app.engine()).artifact_store
+        keeper = (await app.runtime.engine()).artifact_store
         assert keeper.artifacts is not None
         keeper.artifacts = Slow(keeper.artifacts)
-        assert await (await app.engine()).purge(Retention(jobs=0), patience=1.0) == 0
+        assert await (await app.runtime.engine()).recovery.purge(Retention(jobs=0), patience=1.0) == 0
         assert len(files(kept)) == 4
     assert "it takes long; the rest follows" in caplog.text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import DATABASES
-from tests.services.databases import new_database, new_file
+from tests.databases import new_database, new_file
 from tests.systems.converter.gateways import RunningGateway
 from tests.systems.converter.sites import RunningSite
 

@@ -58,7 +58,7 @@ class RunningGateway:
     def fault(self, **fault: Any) -> None:
         self.http.post("/faults", json=fault).raise_for_status()
 
-    def nurseries(self) -> list[int]:
+    def fork_servers(self) -> list[int]:
         return children_of(self.process.pid)
 
     def peak_memory(self) -> int:

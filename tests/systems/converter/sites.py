@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from holdfast import Attempt, Holdfast
+from holdfast import Holdfast
 from holdfast.errors import Conflict
-from tests.services.processes import run_command
+from holdfast.records import Attempt
+from tests.commands import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ class RunningSite:
 
         async def look() -> str:
             async with Holdfast(self.environment["DATABASE_URL"]) as app:
-                return next((str(seen.breaker.state) for seen in await app.breakers()), "closed")
+                return next((str(seen.breaker.state) for seen in await app.breakers.list()), "closed")
 
         return apart(look)
 
@@ -160,14 +161,14 @@ class RunningSite:
 
         async def purge() -> None:
             async with Holdfast(self.environment["DATABASE_URL"]) as app:
-                await app.purge(results=0)
+                await app.operations.purge(results=0)
 
         apart(purge)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         async def look() -> list[Attempt]:
             async with Holdfast(self.environment["DATABASE_URL"]) as app:
-                return sorted(await app.attempts(job_id), key=lambda attempt: attempt.epoch)
+                return sorted(await app.jobs.attempts(job_id), key=lambda attempt: attempt.epoch)
 
         return apart(look)
 
@@ -178,7 +179,7 @@ class RunningSite:
             async with Holdfast(self.environment["DATABASE_URL"]) as app:
                 for job_id in job_ids:
                     with contextlib.suppress(Conflict):
-                        await app.cancel(job_id)
+                        await app.jobs.cancel(job_id)
 
         apart(clear)
 

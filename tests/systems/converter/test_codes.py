@@ -16,8 +16,8 @@ from systems.common.parts import Part, sweep_parts
 from systems.converter.codes import CODES, Code, message, public_code, safe_words
 from systems.converter.failures import SourceGone, failed, rule
 from systems.converter.gateway_client import BrokenAnswer, Wellformed
+from systems.converter.paths import result_path
 from systems.converter.settings import Settings
-from systems.converter.storing import result_path
 from systems.converter.tasks import build, retry_policy
 
 
@@ -92,10 +92,10 @@ def test_each_failure_has_its_code_and_its_future(error: Exception, code: str, a
 
 
 def test_the_last_attempt_promises_no_retry() -> None:  # C8
-    first, last = (failed(answered(502), attempt=n, max_attempts=3).word for n in (1, 3))
+    first, last = (failed(answered(502), attempt=n, max_attempts=3).verdict for n in (1, 3))
     assert str(first) == "Converter service is having an issue. We’ll retry shortly."
     assert "We’ll retry" not in str(last)
-    assert "We’ll retry" not in str(failed(OSError(errno.EIO, "x"), attempt=2, max_attempts=3).word)
+    assert "We’ll retry" not in str(failed(OSError(errno.EIO, "x"), attempt=2, max_attempts=3).verdict)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_last_attempt_promises_no_retry() -> None:  # C8
 )
 def test_the_gateways_words_are_shown_only_when_safe(words: str, shown: bool) -> None:  # C8
     assert safe_words(words) == (words if shown else "")
-    line = str(failed(answered(406, {"detail": words}), attempt=1, max_attempts=3).word)
+    line = str(failed(answered(406, {"detail": words}), attempt=1, max_attempts=3).verdict)
     assert line == message(Code.GW_4XX, final=True) + (f" {words}" if shown else "")
 
 
@@ -135,7 +135,7 @@ def test_knobs_have_the_names_and_defaults_of_the_document() -> None:  # C11
     settings = Settings.read({})
     assert {name: getattr(settings, name.lower()) for name in document} == document
     assert settings == Settings.read({name: str(value) for name, value in document.items()})
-    assert build(settings).app.settings.grace == timedelta(seconds=30)
+    assert build(settings).app.runtime.settings.grace == timedelta(seconds=30)
     given = Settings.read(
         {"CIRCUIT_WINDOW": "120s", "RETRY_BASE_DELAY_MS": "10", "UPLOADS_DIR": "up", "X": "y"}
     )

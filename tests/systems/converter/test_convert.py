@@ -89,7 +89,7 @@ async def test_a_refusal_ends_the_job_at_once_with_the_gateways_reason(
         assert (row.state, row.error_code, row.attempt) == (State.FAILED, "GW_4XX", 1)
         assert row.error_message is not None
         assert "There is no mapping 'docx'" in row.error_message
-        [attempt] = await converter.app.attempts(row.id)
+        [attempt] = await converter.app.jobs.attempts(row.id)
         assert attempt.failure is not None
         assert attempt.failure.gateway_status == 406
 
@@ -134,7 +134,7 @@ async def test_retry_after_of_the_gateway_is_honoured(gateway: RunningGateway, t
     async with at_work(settings_for(gateway, tmp_path)) as converter:
         row = await converted(converter, plain())
         assert (row.state, row.attempt) == (State.COMPLETE, 2)
-        [first, _] = await converter.app.attempts(row.id)
+        [first, _] = await converter.app.jobs.attempts(row.id)
         assert first.failure is not None
         assert (first.failure.code, first.failure.gateway_status) == ("GW_5XX", 429)
         assert row.last_attempt_at is not None
@@ -181,7 +181,7 @@ async def test_a_gateway_that_stays_down_is_left_alone_until_it_is_back(
         jobs = [asyncio.create_task(converted(converter, plain())) for _ in range(12)]
         async with asyncio.timeout(60):
             # The breaker is in the database, and rings no bell.
-            while not any(seen.breaker.state == "open" for seen in await converter.app.breakers()):  # noqa: ASYNC110
+            while not any(seen.breaker.state == "open" for seen in await converter.app.breakers.list()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         gateway.http.delete("/faults")
         rows = await asyncio.gather(*jobs)

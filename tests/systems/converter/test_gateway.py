@@ -19,7 +19,7 @@ from lxml import etree
 from systems.converter.content import MAX_BYTES
 from systems.converter.pdfs import Sheet, document
 from systems.converter.samples import article, plain
-from tests.services.processes import run_command
+from tests.commands import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway, children_of, wait_for_ends
 from tests.systems.converter.hostile import FILES, encrypted, endless_text, hostile_xml, with_content, xmp
 
@@ -145,21 +145,21 @@ def test_an_upload_that_is_cut_leaves_nothing(gateway: RunningGateway) -> None:
     assert gateway.http.get("/healthz").json()["busy"] == 0
 
 
-def test_a_child_that_is_lost_with_its_nursery_is_replaced(gateway: RunningGateway) -> None:
-    for nursery in gateway.nurseries():
-        os.kill(nursery, signal.SIGKILL)
+def test_a_child_that_is_lost_with_its_fork_server_is_replaced(gateway: RunningGateway) -> None:
+    for fork_server in gateway.fork_servers():
+        os.kill(fork_server, signal.SIGKILL)
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(gateway.convert, [plain()] * 8))
     assert [answer.status_code for answer in answers] == [200] * 8
-    assert len(gateway.nurseries()) == 2
+    assert len(gateway.fork_servers()) == 2
 
 
 def _frozen_child(gateway: RunningGateway) -> int:
     """The child that is at work, once its limits are set; stopped, so that it stays at work."""
-    [nursery] = gateway.nurseries()
+    [fork_server] = gateway.fork_servers()
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
-        for child in children_of(nursery):
+        for child in children_of(fork_server):
             if _limits(child).get("Max file size", "unlimited") != "unlimited":
                 os.kill(child, signal.SIGSTOP)
                 return child
@@ -262,12 +262,12 @@ def test_an_upload_that_stops_coming_is_ended(tmp_path: Path) -> None:
 
 def test_a_gateway_that_is_killed_takes_its_children_along_and_leaves_no_file(tmp_path: Path) -> None:
     with RunningGateway(tmp_path, "--size", "1") as gateway:
-        [nursery] = gateway.nurseries()
+        [fork_server] = gateway.fork_servers()
         asking = threading.Thread(target=_ask_in_vain, args=(gateway,))
         asking.start()
         child = _frozen_child(gateway)
         gateway.process.kill()
-        assert wait_for_ends([nursery, child], 30)
+        assert wait_for_ends([fork_server, child], 30)
         asking.join()
         assert list(gateway.spool.iterdir()) == []
 
@@ -279,12 +279,12 @@ def _ask_in_vain(gateway: RunningGateway) -> None:
         pass  # the answer never comes: that is what is played
 
 
-def test_a_gateway_that_is_told_to_stop_stops_with_its_nurseries(tmp_path: Path) -> None:
+def test_a_gateway_that_is_told_to_stop_stops_with_its_fork_servers(tmp_path: Path) -> None:
     with RunningGateway(tmp_path, "--size", "2") as gateway:
-        nurseries = gateway.nurseries()
+        fork_servers = gateway.fork_servers()
         gateway.process.terminate()
         gateway.process.wait(30)
-        assert wait_for_ends(nurseries, 30)
+        assert wait_for_ends(fork_servers, 30)
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(gateway: RunningGateway) -> None:

@@ -33,7 +33,7 @@ class Campaign:
 
     def run(self, *, kills: int, victims: list[str]) -> None:
         with ExitStack() as stack:
-            stack.callback(self._app.portal.close)
+            stack.callback(self._app.runtime.portal.close)
             self._gateway = RunningGateway(self._folder, "--size", "2").__enter__()
             stack.callback(self._end_gateway)
             self._site = stack.enter_context(
@@ -50,7 +50,9 @@ class Campaign:
             self._wait_for(len(self.pdfs))
             self.results = {path.stem: path.read_bytes() for path in self._site.results.glob("*.xml")}
             self.undisturbed = [self._converted_in_peace(pdf) for pdf in self.pdfs]
-            self.rows: list[JobRow] = [self._app.sync.job(self.ids[nth]) for nth in range(len(self.pdfs))]
+            self.rows: list[JobRow] = [
+                self._app.sync.jobs.get(self.ids[nth]) for nth in range(len(self.pdfs))
+            ]
 
     def _converted_in_peace(self, pdf: bytes) -> bytes:
         """Both stores have the same files, and the gateway knows nothing of stores."""
@@ -93,7 +95,7 @@ class Campaign:
 
     def _wait_for(self, ended: int) -> None:
         until = time.monotonic() + PATIENCE
-        while self._app.sync.count(task="convert", state=["complete", "failed"]) < ended:
+        while self._app.sync.jobs.count(task="convert", state=["complete", "failed"]) < ended:
             assert time.monotonic() < until, f"{ended} files did not end; killed so far: {self.killed}"
             time.sleep(0.1)
 

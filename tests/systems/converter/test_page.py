@@ -91,7 +91,7 @@ def test_a_file_is_uploaded_converted_and_downloaded(page: Page, tmp_path: Path)
         row.get_by_role("link", name="Download the XML of first.pdf").click()
     assert got.value.suggested_filename == "first.xml"
     assert Path(got.value.path()).read_bytes().startswith(b"<?xml")
-    expect(page.locator("#told")).to_contain_text("first.pdf: Complete", timeout=SECONDS)
+    expect(page.locator("#announcement")).to_contain_text("first.pdf: Complete", timeout=SECONDS)
     assert said == []  # nor did the policy of the page refuse anything
 
 
@@ -103,10 +103,10 @@ def test_a_file_that_is_complete_before_it_is_first_seen_is_told_to_be(
     with page.expect_response("**/api/upload") as answer:
         page.set_input_files("#file", pdf(tmp_path, "swift"))
     page.wait_for_function(ENDED, arg=answer.value.json()["id"])
-    expect(page.locator("#told")).to_have_text("swift.pdf: uploaded")
+    expect(page.locator("#announcement")).to_have_text("swift.pdf: uploaded")
     page.unroute("**/api/jobs?*")
     page.evaluate(LOOK_NOW)
-    expect(page.locator("#told")).to_contain_text("swift.pdf: Complete", timeout=SECONDS)
+    expect(page.locator("#announcement")).to_contain_text("swift.pdf: Complete", timeout=SECONDS)
 
 
 def test_a_file_that_is_complete_before_its_upload_is_answered_is_told_to_be(
@@ -117,7 +117,7 @@ def test_a_file_that_is_complete_before_its_upload_is_answered_is_told_to_be(
     page.set_input_files("#file", pdf(tmp_path, "early"))
     expect(page.locator(".row .state", has_text="Complete")).to_be_visible(timeout=SECONDS)
     page.evaluate("answer()")
-    expect(page.locator("#told")).to_contain_text("early.pdf: Complete", timeout=SECONDS)
+    expect(page.locator("#announcement")).to_contain_text("early.pdf: Complete", timeout=SECONDS)
     expect(page.locator(".row")).to_have_count(1)
 
 
@@ -185,7 +185,7 @@ def test_retry_of_a_file_that_was_converted_by_a_later_upload_shows_that_one(
     expect(done).to_be_visible(timeout=SECONDS)
     page.locator(f'.row[data-id="{first}"] .retry').click()
     expect(page.locator("#notice")).to_contain_text("was uploaded again later", timeout=SECONDS)
-    expect(page.locator(".row.found")).to_have_attribute("data-state", "complete")
+    expect(page.locator(".row.marked")).to_have_attribute("data-state", "complete")
 
 
 def test_a_file_is_cancelled_and_retried(page: Page, site: RunningSite, tmp_path: Path) -> None:  # C7
@@ -252,7 +252,7 @@ SEEN = """name => {
 }"""
 
 #: The next waits of the page between two looks, while a file is not done.
-WAITS = "() => { hurry(); return [1, 2, 3, 4, 5].map(() => pauseNow()); }"
+WAITS = "() => { pollSoon(); return [1, 2, 3, 4, 5].map(() => nextPause()); }"
 
 
 def test_the_banner_is_there_while_the_queue_is_held_and_rows_say_when(

@@ -15,7 +15,7 @@ from systems.converter.retention import sweep
 from systems.converter.settings import Settings
 from systems.converter.tasks import Converter, build
 from systems.converter.web.sessions import Sessions, read_key
-from systems.converter.web.showing import show
+from systems.converter.web.views import show
 from tests.conftest import DATABASES
 
 DAY = 86_400.0
@@ -58,7 +58,7 @@ async def test_a_source_goes_when_it_is_old_and_its_job_has_ended(converter: Con
     done, waiting = await a_job(converter, done=True), await a_job(converter)
     sources = [put(converter.source(row.id), age=age) for row, age in ((done, 2 * DAY), (waiting, 2 * DAY))]
     young = await a_job(converter)
-    await converter.app.cancel(young.id)
+    await converter.app.jobs.cancel(young.id)
     kept = put(converter.source(young.id), age=DAY / 2)
     assert (await sweep(converter.app, converter.settings))["sources"] == 1
     assert [path.exists() for path in (*sources, kept)] == [False, True, True]
@@ -70,10 +70,10 @@ async def test_a_result_goes_when_it_has_expired_and_its_twin_is_made_anew(
     row = await a_job(converter, done=True)
     os.utime(converter.result(row.id), (0, 0))  # its age alone says nothing
     assert (await sweep(converter.app, converter.settings))["results"] == 0
-    await converter.app.purge(results=0)
+    await converter.app.operations.purge(results=0)
     assert (await sweep(converter.app, converter.settings))["results"] == 1
     assert not converter.result(row.id).exists()
-    shown = show(await converter.app.job(row.id), converter)
+    shown = show(await converter.app.jobs.get(row.id), converter)
     assert (shown["has_result"], shown["download"]) == (False, None)
     assert shown["message"] == "File was removed by retention. Re-upload to regenerate."
 
@@ -90,7 +90,7 @@ async def test_a_file_without_a_job_goes_when_no_upload_can_be_about_to_need_it(
 
 
 async def test_more_files_than_are_looked_up_at_a_time_are_all_judged(converter: Converter) -> None:  # C9
-    handles = await converter.convert.enqueue_many([("text",)] * 250, owner="ann")
+    handles = await converter.convert.options(owner="ann").enqueue_many([("text",)] * 250)
     for handle in handles:
         put(converter.source(handle.id), age=90 * DAY)
     strangers = [put(converter.source(str(uuid7())), age=90 * DAY) for _ in range(30)]
@@ -100,7 +100,7 @@ async def test_more_files_than_are_looked_up_at_a_time_are_all_judged(converter:
 
 
 async def test_the_sweep_is_a_job_by_the_clock(converter: Converter) -> None:  # C9
-    assert list(converter.app.schedules) == ["sweep_files"]
+    assert list(converter.app.runtime.declared.schedules) == ["sweep_files"]
     old = put(converter.source(str(uuid7())), age=2 * 3600)
     handle = await converter.app.tasks["sweep_files"].enqueue()
     await converter.app.run_worker(until_idle=True)

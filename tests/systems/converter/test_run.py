@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from systems.converter.samples import article
-from tests.services.processes import run_command
+from tests.commands import run_command
 from tests.systems.converter.gateways import ROOT, RunningGateway, children_of, wait_for_ends
 
 

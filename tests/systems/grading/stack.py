@@ -19,7 +19,7 @@ import httpx2
 from systems.grading.settings import Settings
 from systems.grading.tasks import Grading, build
 from systems.grading.worker.ledger import Ledger
-from tests.services.processes import run_command
+from tests.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret of these tests and of nobody else"
@@ -142,9 +142,9 @@ class Stack:
     async def _close_breakers(self) -> None:
         made = self.main()
         async with made.app:
-            for state_of_dependency in await made.app.breakers():
+            for state_of_dependency in await made.app.breakers.list():
                 if state_of_dependency.breaker.state != "closed":
-                    await made.app.close_breaker(
+                    await made.app.breakers.close(
                         state_of_dependency.dependency.label, reason="the next test begins"
                     )
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast import Done, Failed
+from holdfast.external import Done, Failed
 from systems.grading.audio import LARGEST_AUDIO, make_recording
 from systems.grading.settings import Settings
 from systems.grading.tasks import Grading, build
@@ -99,7 +99,7 @@ async def test_what_is_no_submission_is_refused_in_one_line_and_leaves_nothing( 
     detail = answer.json()["detail"]
     assert detail
     assert "\n" not in detail
-    assert sum((await grading.app.counts()).values()) == 0
+    assert sum((await grading.app.jobs.counts()).values()) == 0
     assert not list(grading.settings.audio_dir.glob("*"))
 
 
@@ -122,8 +122,8 @@ async def test_events_are_told_as_they_come_until_the_end(
     name = made["submissionId"]
     following = asyncio.create_task(http.get(f"/submissions/{name}/events"))
     await asyncio.sleep(0)
-    await grading.app.begin(name, generation=1, worker="w")
-    await grading.app.end(name, Done({"overall": 5.0}), generation=1, worker="w")
+    await grading.app.external.begin(name, generation=1, worker="w")
+    await grading.app.external.end(name, Done({"overall": 5.0}), generation=1, worker="w")
     text = (await asyncio.wait_for(following, 10)).text
     told = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
     assert [one["status"] for one in told] == ["PENDING", "PROCESSING", "COMPLETED"]
@@ -159,10 +159,10 @@ async def test_keys_separate_learners_and_operators(http: httpx2.AsyncClient, gr
     def bearer(secret: str) -> dict[str, str]:
         return {"authorization": f"Bearer {secret}"}
 
-    _, ann = await grading.app.create_key("owner", owner="ann")
-    _, ben = await grading.app.create_key("owner", owner="ben")
-    _, boss = await grading.app.create_key("operator")
-    _, guest = await grading.app.create_key("viewer")
+    _, ann = await grading.app.keys.create("owner", owner="ann")
+    _, ben = await grading.app.keys.create("owner", owner="ben")
+    _, boss = await grading.app.keys.create("operator")
+    _, guest = await grading.app.keys.create("viewer")
     assert (await http.get("/outbox")).status_code == 401  # there are keys now
     submission = {"skill": "writing", "text": "Hello."}
     assert (await http.post("/submissions", json=submission, headers=bearer(guest))).status_code == 403
@@ -181,10 +181,10 @@ async def test_keys_separate_learners_and_operators(http: httpx2.AsyncClient, gr
 async def test_only_what_has_failed_is_sent_again(http: httpx2.AsyncClient, grading: Grading) -> None:  # G4
     made = (await http.post("/submissions", json={"skill": "writing", "text": "Hello."})).json()
     name = made["submissionId"]
-    await grading.app.end(name, Done({}), generation=1, worker="w")
+    await grading.app.external.end(name, Done({}), generation=1, worker="w")
     assert (await http.post(f"/submissions/{name}/retry")).status_code == 409
     made = (await http.post("/submissions", json={"skill": "writing", "text": "Hello."})).json()
-    await grading.app.end(made["submissionId"], Failed("PROVIDER_REFUSED"), generation=1, worker="w")
+    await grading.app.external.end(made["submissionId"], Failed("PROVIDER_REFUSED"), generation=1, worker="w")
     again = (await http.post(f"/submissions/{made['submissionId']}/retry")).json()
     assert (again["status"], again["requestId"]) == ("PENDING", f"{made['submissionId']}.2")
     assert (again["failureReason"], again["message"]) == (None, None)

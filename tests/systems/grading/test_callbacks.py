@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast import JobRow, ReportStatus, State
+from holdfast import JobRow, State
 from holdfast.celery import sign
-from holdfast.domain.outbox import MessageState
+from holdfast.external import ReportStatus
+from holdfast.outbox.model import MessageState
 from holdfast.testing import ManualClock, app_in_memory
-from systems.grading.callbacks.applying import Refused, apply
+from systems.grading.callbacks.handler import Refused, apply
 from systems.grading.messages import LARGEST_MESSAGE, request_id
 from systems.grading.progress import progress_of
 from systems.grading.settings import Settings
-from systems.grading.submitting import send_again, submit
+from systems.grading.submissions import send_again, submit
 from systems.grading.tasks import Grading, build
 from systems.grading.views import show, show_message
 
@@ -83,12 +84,12 @@ async def send(
 
 
 async def kinds_of(grading: Grading, row: JobRow) -> list[str]:
-    return [event.kind for event in await grading.app.events(job_id=row.id)]
+    return [event.kind for event in await grading.app.events.list(job_id=row.id)]
 
 
 async def refusals(grading: Grading, row: JobRow) -> dict[str, str]:
     """Of callbacks: their names, and why."""
-    events = [event for event in await grading.app.events(job_id=row.id) if event.kind == "stale_write"]
+    events = [event for event in await grading.app.events.list(job_id=row.id) if event.kind == "stale_write"]
     assert len({event.meta["name"] for event in events}) == len(events)
     return {event.meta["name"]: event.meta.get("reason", "") for event in events}
 
@@ -97,7 +98,7 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
     grading: Grading,
 ) -> None:  # G1
     row = await submit(grading, "writing", text="Hello.")
-    [stored] = await grading.app.messages(key=row.id)
+    [stored] = await grading.app.outbox.list(key=row.id)
     message = show_message(stored)
     assert show(row)["status"] == "PENDING"
     assert message["aggregate_id"] == row.id
@@ -119,11 +120,11 @@ async def test_a_submission_and_its_message_are_stored_together_under_the_names_
 
 
 def test_the_relay_goes_by_the_variables_of_the_source() -> None:  # G2
-    plain = build(Settings()).app.settings
+    plain = build(Settings()).app.runtime.settings
     assert (plain.outbox_poll, plain.outbox_batch) == (timedelta(seconds=5), 50)
     assert plain.outbox_stale == timedelta(seconds=60)
     names = {"OUTBOX_POLL_INTERVAL_MS": "7000", "OUTBOX_BATCH_SIZE": "9", "OUTBOX_STALE_THRESHOLD_MS": "8000"}
-    told = build(Settings.read(names)).app.settings
+    told = build(Settings.read(names)).app.runtime.settings
     assert (told.outbox_poll, told.outbox_batch) == (timedelta(seconds=7), 9)
     assert told.outbox_stale == timedelta(seconds=8)
 
@@ -132,7 +133,7 @@ def test_deadlines_are_swept_as_often_as_the_variable_says() -> None:  # G5
     """The default is a minute, as the source has it. Lost workers are looked for by themselves, as often as ever."""
     assert Settings().timeout_check_interval_ms == 60_000
     for every in (60_000, 90_000, 200):
-        found = build(Settings.read({"TIMEOUT_CHECK_INTERVAL_MS": str(every)})).app.settings
+        found = build(Settings.read({"TIMEOUT_CHECK_INTERVAL_MS": str(every)})).app.runtime.settings
         assert found.deadlines_every == timedelta(milliseconds=every)
         assert found.reclaim_every == timedelta(seconds=2)
 
@@ -140,8 +141,8 @@ def test_deadlines_are_swept_as_often_as_the_variable_says() -> None:  # G5
 async def test_a_message_that_cannot_be_stored_leaves_no_submission(grading: Grading) -> None:  # G1
     with pytest.raises(Exception, match="bytes"):
         await submit(grading, "writing", text="x" * 1_100_000)
-    assert sum((await grading.app.counts()).values()) == 0
-    assert await grading.app.messages() == []
+    assert sum((await grading.app.jobs.counts()).values()) == 0
+    assert await grading.app.outbox.list() == []
 
 
 async def test_the_deadline_is_twenty_minutes_for_writing_and_sixty_for_speaking(
@@ -161,9 +162,9 @@ async def test_callbacks_bring_a_submission_from_pending_to_processing_to_comple
     seen = []
     for status in ("processing", "completed"):
         assert await tell(grading, row, status) is ReportStatus.APPLIED
-        seen.append(show(await grading.app.job(row.id))["status"])
+        seen.append(show(await grading.app.jobs.get(row.id))["status"])
     assert seen == ["PROCESSING", "COMPLETED"]
-    assert (await grading.app.job(row.id)).result["overall"] == 6.5
+    assert (await grading.app.jobs.get(row.id)).result["overall"] == 6.5
 
 
 async def test_a_callback_that_comes_twice_has_one_effect_and_one_event(grading: Grading) -> None:  # G6
@@ -179,14 +180,14 @@ async def test_an_end_may_overtake_its_beginning(grading: Grading) -> None:  # G
     row = await submit(grading, "writing", text="a")
     assert await tell(grading, row, "completed") is ReportStatus.APPLIED
     assert await tell(grading, row, "processing") is not ReportStatus.APPLIED
-    assert show(await grading.app.job(row.id))["status"] == "COMPLETED"
+    assert show(await grading.app.jobs.get(row.id))["status"] == "COMPLETED"
 
 
 async def test_circuit_open_is_news_and_no_end_and_the_submission_waits_again(grading: Grading) -> None:  # G7
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "processing")
     assert await tell(grading, row, "error") is ReportStatus.APPLIED
-    waiting = await grading.app.job(row.id)
+    waiting = await grading.app.jobs.get(row.id)
     assert show(waiting)["status"] == "PENDING"
     assert waiting.attempt == 0
     await tell(grading, row, "processing")
@@ -212,11 +213,11 @@ async def test_a_decode_error_marks_the_attempt_and_the_submission_failed(gradin
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "processing")
     await tell(grading, row, "failed")
-    shown = show(await grading.app.job(row.id))
+    shown = show(await grading.app.jobs.get(row.id))
     assert (shown["status"], shown["failureReason"]) == ("FAILED", "AUDIO_DECODE_ERROR")
-    [attempt] = await grading.app.attempts(row.id)
+    [attempt] = await grading.app.jobs.attempts(row.id)
     assert attempt.outcome == "failed"
-    assert len(await grading.app.dead_letters()) == 1
+    assert len(await grading.app.dead_letters.list()) == 1
 
 
 async def test_a_callback_of_an_old_request_changes_nothing_and_leaves_an_event_that_says_so(
@@ -227,7 +228,7 @@ async def test_a_callback_of_an_old_request_changes_nothing_and_leaves_an_event_
     again = await send_again(grading, row.id, by="operator")
     assert again.generation == 2
     assert await tell(grading, row, "completed") is ReportStatus.STALE
-    assert (await grading.app.job(row.id)).state is State.QUEUED
+    assert (await grading.app.jobs.get(row.id)).state is State.QUEUED
     assert await tell(grading, row, "processing") is ReportStatus.STALE
     assert list(await refusals(grading, row)) == ["generation 1"]
     assert await tell(grading, again, "completed") is ReportStatus.APPLIED
@@ -237,7 +238,7 @@ async def test_sending_again_makes_a_new_request_with_a_message_of_its_own(gradi
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "failed")
     await send_again(grading, row.id, by="operator")
-    ids = [message.id for message in await grading.app.messages(key=row.id)]
+    ids = [message.id for message in await grading.app.outbox.list(key=row.id)]
     assert ids == [request_id(row.id, 1), request_id(row.id, 2)]
 
 
@@ -246,37 +247,39 @@ async def test_a_submission_that_was_redriven_at_the_engine_is_handed_over_too(
 ) -> None:  # G4
     row = await submit(grading, "writing", text="a")
     await tell(grading, row, "failed")
-    assert await grading.app.redrive(row.id) == 1
-    assert [message.id for message in await grading.app.messages(key=row.id)][1:] == [request_id(row.id, 2)]
+    assert await grading.app.dead_letters.redrive(ids=row.id) == 1
+    assert [message.id for message in await grading.app.outbox.list(key=row.id)][1:] == [
+        request_id(row.id, 2)
+    ]
 
 
 async def test_what_waits_for_too_long_is_handed_over_again_once_for_each_wait(
     clocked: Grading, clock: ManualClock
 ) -> None:  # E45
     row = await submit(clocked, "speaking", audio=b"a sound")
-    store = (await clocked.app.engine()).store
+    store = (await clocked.app.runtime.engine()).store
     told = []
     for _ in range(3):
         clock.advance("269s")
-        assert await clocked.app.external_tasks.look(store) == 0
+        assert await clocked.app.runtime.declared.external_tasks.look(store) == 0
         clock.advance("31s")
-        assert await clocked.app.external_tasks.look(store) == 1
-        told.append((await clocked.app.messages(key=row.id))[-1])
+        assert await clocked.app.runtime.declared.external_tasks.look(store) == 1
+        told.append((await clocked.app.outbox.list(key=row.id))[-1])
     assert len({message.id for message in told}) == 3
     assert {message.headers["id"] for message in told} == {
         request_id(row.id, 1)
     }  # one request, however often
     await tell(clocked, row, "processing")
     clock.advance("300s")
-    assert await clocked.app.external_tasks.look(store) == 0
+    assert await clocked.app.runtime.declared.external_tasks.look(store) == 0
 
 
 @asynccontextmanager
 async def unchanged(grading: Grading, row: JobRow, *, but: str | None) -> AsyncIterator[None]:
     """But for one event that says why, where it is known whom it is about."""
-    before, kinds = await grading.app.job(row.id), await kinds_of(grading, row)
+    before, kinds = await grading.app.jobs.get(row.id), await kinds_of(grading, row)
     yield
-    assert await grading.app.job(row.id) == before
+    assert await grading.app.jobs.get(row.id) == before
     assert await kinds_of(grading, row) == kinds + ["stale_write"] * (but is not None)
     assert [name for name, why in (await refusals(grading, row)).items() if why] == ([but] if but else [])
 
@@ -343,7 +346,7 @@ async def test_a_callback_about_nobody_is_refused(grading: Grading) -> None:  # 
     row = await submit(grading, "writing", text="a")
     nobody = "00000000-0000-7000-8000-000000000000"
     body = body_of(row, "completed").replace(row.id.encode(), nobody.encode())
-    with pytest.raises(Refused, match="not known"):
+    with pytest.raises(Refused, match="does not exist"):
         await send(grading, *_signed(request_id(nobody, 1), body))
 
 
@@ -356,8 +359,8 @@ async def test_a_callback_at_the_very_deadline_is_in_time_and_the_sweep_finds_no
     clock.advance("20m")
     assert clock.now() == row.deadline_at
     assert await tell(clocked, row, "completed") is ReportStatus.APPLIED
-    assert await (await clocked.app.engine()).time_out() == 0
-    assert show(await clocked.app.job(row.id))["status"] == "COMPLETED"
+    assert await (await clocked.app.runtime.engine()).recovery.time_out() == 0
+    assert show(await clocked.app.jobs.get(row.id))["status"] == "COMPLETED"
 
 
 async def test_a_sweep_at_the_very_deadline_leaves_the_callback_its_chance(  # E34
@@ -365,7 +368,7 @@ async def test_a_sweep_at_the_very_deadline_leaves_the_callback_its_chance(  # E
 ) -> None:
     row = await submit(clocked, "writing", text="a")
     clock.advance("20m")
-    assert await (await clocked.app.engine()).time_out() == 0
+    assert await (await clocked.app.runtime.engine()).recovery.time_out() == 0
     assert await tell(clocked, row, "completed") is ReportStatus.APPLIED
 
 
@@ -378,13 +381,13 @@ async def test_a_microsecond_after_the_deadline_it_is_late_whoever_comes_first( 
     if begun:
         await tell(clocked, row, "processing")
     clock.advance(timedelta(minutes=20, microseconds=1))
-    engine = await clocked.app.engine()
+    engine = await clocked.app.runtime.engine()
     if first == "sweep":
-        assert await engine.time_out() == 1
+        assert await engine.recovery.time_out() == 1
     assert await tell(clocked, row, "completed") is ReportStatus.LATE
-    assert await engine.time_out() == 0
-    late = await clocked.app.late_results(row.id)
-    shown = show(await clocked.app.job(row.id), late)
+    assert await engine.recovery.time_out() == 0
+    late = await clocked.app.jobs.late_results(row.id)
+    shown = show(await clocked.app.jobs.get(row.id), late)
     assert (shown["status"], shown["failureReason"], shown["result"]) == ("FAILED", "TIMEOUT", None)
     assert [(one["isLate"], one["result"]["overall"]) for one in shown["lateResults"]] == [(True, 6.5)]
     assert await progress_of(clocked.app, None) == {}
@@ -397,13 +400,13 @@ async def test_a_late_result_is_kept_once_and_changes_nothing_on_every_store(
 ) -> None:  # G6
     row = await (await grading.grade.options(deadline="1ms").enqueue("writing", text="a")).job()
     if begun:
-        await grading.app.begin(row.id, generation=1, worker="celery@test")
+        await grading.app.external.begin(row.id, generation=1, worker="celery@test")
     assert row.deadline_at is not None
     while datetime.now(UTC) <= row.deadline_at:
         pass
     for _ in range(2):
         assert await tell(grading, row, "completed") is ReportStatus.LATE
-    shown = show(await grading.app.job(row.id), await grading.app.late_results(row.id))
+    shown = show(await grading.app.jobs.get(row.id), await grading.app.jobs.late_results(row.id))
     assert (shown["status"], shown["failureReason"]) == ("FAILED", "TIMEOUT")
     assert len(shown["lateResults"]) == 1
     assert (await kinds_of(grading, row)).count("late_result") == 1

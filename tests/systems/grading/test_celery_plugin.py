@@ -17,9 +17,10 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
-from holdfast import Done, Failed, Holdfast, JobFailed, Requeue, Task
+from devservices.rabbitmq import RabbitMq
+from holdfast import Holdfast, JobFailed, Task
 from holdfast.celery import for_celery, split_external_task_id, verify
-from tests.services.rabbitmq import RabbitMq
+from holdfast.external import Done, Failed, Requeue
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 SECRET = "what the shop and its workers know"
@@ -79,13 +80,13 @@ async def receive(app: Holdfast, callback: AbstractIncomingMessage) -> dict[str,
     about: dict[str, Any] = {"generation": generation, "worker": told["worker"]}
     match told["status"]:
         case "processing":
-            await app.begin(job_id, **about)
+            await app.external.begin(job_id, **about)
         case "error":  # Celery tries it again by itself
-            await app.end(job_id, Requeue("0s", told["error"]["code"]), **about)
+            await app.external.end(job_id, Requeue("0s", told["error"]["code"]), **about)
         case "completed":
-            await app.end(job_id, Done(told["result"]), **about)
+            await app.external.end(job_id, Done(told["result"]), **about)
         case _:
-            await app.end(job_id, Failed("NO_SUCH_ORDER", told["error"]["message"]), **about)
+            await app.external.end(job_id, Failed("NO_SUCH_ORDER", told["error"]["message"]), **about)
     return told
 
 
@@ -114,7 +115,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
         async with broker(url) as (_, callbacks), app:
             silent = await note.enqueue(str(tmp_path / "noted"))
             orders = {(await ship.enqueue(order)).id: order for order in told}
-            await app.run_relay(until_idle=True)
+            await app.outbox.run_relay(until_idle=True)
             ended = 0
             async with asyncio.timeout(40), callbacks.iterator() as coming:
                 async for callback in coming:
@@ -126,7 +127,7 @@ async def test_a_stock_worker_executes_jobs_and_what_it_signs_ends_them(
                     ended += news["status"] in ("completed", "failed")
                     if ended == len(told):
                         break
-            rows = {order: await app.job(job_id) for job_id, order in orders.items()}
+            rows = {order: await app.jobs.get(job_id) for job_id, order in orders.items()}
             assert (tmp_path / "noted").exists()
             sweeping = asyncio.create_task(app.run_maintenance())
             with pytest.raises(JobFailed, match="TIMEOUT"):
@@ -148,8 +149,8 @@ async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_pa
     app, ship = shop(url, tmp_path)
     async with broker(url) as (_, callbacks), app:
         late = await ship.options(deadline="500ms").enqueue(1)
-        await app.run_relay(until_idle=True)
-        [message] = await app.messages(topic="shop.tasks")
+        await app.outbox.run_relay(until_idle=True)
+        [message] = await app.outbox.list(topic="shop.tasks")
         assert message.state == "published"
         sweeping = asyncio.create_task(app.run_maintenance())
         with pytest.raises(JobFailed, match="TIMEOUT"):
@@ -157,7 +158,7 @@ async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_pa
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
         in_time = await ship.enqueue(4)
-        await app.run_relay(until_idle=True)
+        await app.outbox.run_relay(until_idle=True)
         told: list[str] = []
         with stock_worker(url, tmp_path):  # it takes them in their order, one at a time
             async with asyncio.timeout(40), callbacks.iterator() as coming:
@@ -168,7 +169,7 @@ async def test_a_stock_worker_begins_nothing_after_the_deadline(url: str, tmp_pa
                     if news["status"] == "completed":
                         break
         assert told == [f"{in_time.id}.1"] * 2
-        assert await app.late_results(late.id) == []
+        assert await app.jobs.late_results(late.id) == []
 
 
 async def test_what_was_purged_is_told_again_and_what_comes_twice_ends_it_once(
@@ -177,7 +178,7 @@ async def test_what_was_purged_is_told_again_and_what_comes_twice_ends_it_once(
     app, ship = shop(url, tmp_path, again_after="1s")
     async with broker(url) as (tasks, callbacks), app:
         handle = await ship.enqueue(1)
-        await app.run_relay(until_idle=True)
+        await app.outbox.run_relay(until_idle=True)
         assert (await tasks.purge()).message_count == 1
         with stock_worker(url, tmp_path):
             working = asyncio.create_task(app.run_worker(relay=True))
@@ -193,5 +194,5 @@ async def test_what_was_purged_is_told_again_and_what_comes_twice_ends_it_once(
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
         assert await handle.result("1s") == {"parcel": 100}
-        kinds = [event.kind for event in await app.events(job_id=handle.id)]
+        kinds = [event.kind for event in await app.events.list(job_id=handle.id)]
     assert kinds == ["queued", "processing", "complete"]

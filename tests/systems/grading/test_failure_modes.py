@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import aio_pika
 import pytest
 
+from devservices.postgres import Postgres
+from devservices.proxy import Proxy
+from devservices.rabbitmq import RabbitMq
 from holdfast.celery import encode_task, sign
 from systems.grading.audio import make_recording
-from systems.grading.callbacks.consuming import declare
-from systems.grading.submitting import submit
+from systems.grading.callbacks.consumer import declare
+from systems.grading.submissions import submit
 from systems.grading.tasks import build
 from systems.grading.topology import CALLBACKS, DEAD, REFUSED, REQUESTS
 from systems.grading.worker.ledger import Cost
-from tests.services.databases import new_database
-from tests.services.postgres import Postgres
-from tests.services.proxy import Proxy
-from tests.services.rabbitmq import RabbitMq
+from tests.databases import new_database
 from tests.systems.grading.stack import COOLDOWN, SECRET, Stack
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,7 @@ def refusals(stack: Stack, submission: dict[str, Any]) -> list[str]:
     async def run() -> list[str]:
         made = stack.main()
         async with made.app:
-            events = await made.app.events(job_id=submission["submissionId"])
+            events = await made.app.events.list(job_id=submission["submissionId"])
         return sorted(event.meta["name"] for event in events if event.kind == "stale_write")
 
     return asyncio.run(run())
@@ -561,7 +561,7 @@ def _whys(grading: Stack, submission: dict[str, Any]) -> list[str]:
     async def run() -> list[str]:
         made = grading.main()
         async with made.app:
-            events = await made.app.events(job_id=submission["submissionId"])
+            events = await made.app.events.list(job_id=submission["submissionId"])
         return [str(event.meta) for event in events]
 
     return [word for meta in asyncio.run(run()) for word in ("CIRCUIT_OPEN",) if word in meta]

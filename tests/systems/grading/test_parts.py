@@ -27,21 +27,21 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdfast import UsageError
 from holdfast.celery import BadSignature, encode_task, sign, verify
 from holdfast.cli import main as holdfast
-from holdfast.domain.classify import classify
-from holdfast.domain.outcome import outcome_of
+from holdfast.resilience.classify import classify
+from holdfast.resilience.outcome import outcome_of
 from systems.grading import audio
-from systems.grading.messages import LARGEST_MESSAGE, request_id, split
+from systems.grading.messages import LARGEST_MESSAGE, parse_request_id, request_id
 from systems.grading.settings import Settings
 from systems.grading.tasks import PROVIDER, build
 from systems.grading.topology import DEAD, REFUSED, queues, wait_queue
 from systems.grading.worker.backoff import Backoff
-from systems.grading.worker.failures import Hopeless, TryAgain
+from systems.grading.worker.failures import PermanentFailure, TransientFailure
 from systems.grading.worker.ledger import Cost, Ended, Held, Ledger, Taken
+from systems.grading.worker.ledger_stores import LedgerUnavailable
 from systems.grading.worker.metrics import Alarms
-from systems.grading.worker.outgoing import NotSent, Outgoing
-from systems.grading.worker.places import LedgerAway
-from systems.grading.worker.provider import Provider, explained, failure_of, read_retry_after
+from systems.grading.worker.provider import Provider, failure_of, read_retry_after, translated_errors
 from systems.grading.worker.screening import ScreeningConsumer, Unfit, record_of, screen
+from systems.grading.worker.sender import NotSent, Sender
 
 SUBMISSION = "01a1e359-297e-75e7-bba9-287684a79c65"
 REQUEST = request_id(SUBMISSION, 1)
@@ -92,18 +92,18 @@ def test_retry_after_is_read_as_seconds_or_as_a_date_and_nonsense_is_not() -> No
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_throttling_and_errors_of_the_provider_are_tried_again(status: int) -> None:  # G3
     failed = failure_of(status, "3", lambda: 0.0)
-    assert isinstance(failed, TryAgain)
+    assert isinstance(failed, TransientFailure)
     assert failed.asked_ms == 3000
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_the_provider_refuses_is_not_tried_again(status: int) -> None:  # G3
-    assert isinstance(failure_of(status, None, lambda: 0.0), Hopeless)
+    assert isinstance(failure_of(status, None, lambda: 0.0), PermanentFailure)
 
 
 # -- the breaker --------------------------------------------------------------------------------------------------------------
 def test_the_breaker_of_the_provider_is_the_one_of_the_source() -> None:  # G7
-    policy = build(Settings()).app.admission.dependencies[PROVIDER]
+    policy = build(Settings()).app.runtime.declared.admission.dependencies[PROVIDER]
     assert (policy.limiter, policy.budget) == (None, None)
     breaker = policy.breaker
     assert breaker is not None
@@ -146,14 +146,14 @@ def saying(content: str) -> Provider:
     ],
 )
 def test_a_models_answer_that_breaks_the_schema_is_not_tried_again(content: str) -> None:  # G4
-    with pytest.raises(Hopeless) as given_up:
+    with pytest.raises(PermanentFailure) as given_up:
         saying(content).grade(REQUEST, "a text")
     assert given_up.value.code == "INVALID_SCHEMA"
 
 
 def test_an_answer_that_is_not_of_the_protocol_is_an_error_of_the_service() -> None:  # G4
     page = answering(lambda _: httpx2.Response(200, text="<html>We will be back soon.</html>"))
-    with pytest.raises(TryAgain) as failed:
+    with pytest.raises(TransientFailure) as failed:
         page.grade(REQUEST, "a text")
     assert failed.value.code == "BAD_ANSWER"
     assert outcome_of(classify(failed.value), 0.1, None) == "failed"
@@ -169,10 +169,10 @@ def test_what_the_client_raises_is_explained_without_the_address(
         (refuse, "PROVIDER_UNREACHABLE"),
         (lambda _: httpx2.Response(503, headers={"retry-after": "7"}), "PROVIDER_ERROR"),
     ):
-        with pytest.raises(TryAgain) as failed, explained():
+        with pytest.raises(TransientFailure) as failed, translated_errors():
             answering(answer).grade(REQUEST, "a text")
         assert failed.value.code == code
-        assert "secret" not in failed.value.words
+        assert "secret" not in failed.value.reason
 
 
 # -- the ledger -----------------------------------------------------------------------------------------------------------------
@@ -236,9 +236,9 @@ def test_a_ledger_whose_database_was_away_is_asked_again(postgres_url: str) -> N
 def test_a_ledger_that_stays_away_is_told_in_one_line_without_its_password(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:  # G3
-    monkeypatch.setattr("systems.grading.worker.places.PATIENCE_SEC", 0.0)
-    monkeypatch.setattr("systems.grading.worker.places.AGAIN_SEC", 0.01)
-    with pytest.raises(LedgerAway, match="cannot be reached"):
+    monkeypatch.setattr("systems.grading.worker.ledger_stores.PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("systems.grading.worker.ledger_stores.AGAIN_SEC", 0.01)
+    with pytest.raises(LedgerUnavailable, match="cannot be reached"):
         Ledger("postgresql://grader:hidden@127.0.0.1:1/none")
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("ledger.unavailable ")
@@ -287,7 +287,7 @@ def test_a_bad_copy_of_a_request_ends_it_only_if_nobody_has_seen_a_good_one(
     other = request_id(SUBMISSION, 2)
     for _ in range(2):  # until it was told: the worker may be lost before
         assert ledger.refuse(other, '"bad"') == '"bad"'
-    ledger.told(other)
+    ledger.mark_reported(other)
     assert ledger.refuse(other, '"bad"') is None
     assert ledger.take(other, "a", 30) == Ended(
         '"bad"', None, True
@@ -304,9 +304,9 @@ def test_a_hold_by_the_breaker_is_not_one_of_the_retries(ledger: Ledger) -> None
 
 def test_a_callback_that_no_broker_takes_is_tried_so_often_and_then_an_alarm(ledger: Ledger) -> None:  # G6
     waits: list[float] = []
-    outgoing = Outgoing("amqp://x:y@127.0.0.1:1/", ledger, tries=4, base_ms=100, sleep=waits.append)
+    sender = Sender("amqp://x:y@127.0.0.1:1/", ledger, tries=4, base_ms=100, sleep=waits.append)
     with pytest.raises(NotSent):
-        outgoing.callback(b"{}", {}, REQUEST)
+        sender.callback(b"{}", {}, REQUEST)
     assert waits == [0.1, 0.2, 0.4]
     [alarm] = ledger.alarms()
     assert (alarm.name, alarm.times) == ("callback_not_sent", 1)
@@ -346,13 +346,13 @@ SOUND = audio.make_recording()
         (b"", "empty"),
         (b"RIFF", "early"),
         (b"ID3" + bytes(500), "RIFF"),
-        (SOUND[:-100], "announced"),
+        (SOUND[:-100], "announces"),
         (SOUND[:20] + struct.pack("<H", 85) + SOUND[22:], "format"),  # MP3 in a WAV
         (SOUND[:22] + struct.pack("<H", 0) + SOUND[24:], "channels"),
         (SOUND[:24] + struct.pack("<I", 0) + SOUND[28:], "0 Hz"),
         (
             SOUND[:40] + struct.pack("<I", 0xFFFFFFF0) + SOUND[44:],
-            "longer|announced|early",
+            "longer|announces|early",
         ),  # says it has four gigabytes
         (audio.make_recording(seconds=0), "0"),
     ],
@@ -481,7 +481,9 @@ def test_a_broker_lost_while_a_message_is_refused_is_logged_and_not_an_error(
 
     monkeypatch.setattr(Consumer, "create_task_handler", lambda *_, **__: pytest.fail)
     consumer = object.__new__(ScreeningConsumer)
-    consumer.app = SimpleNamespace(outgoing=lambda: SimpleNamespace(bury=bury), refused=lambda _: None)
+    consumer.app = SimpleNamespace(
+        sender=lambda: SimpleNamespace(dead_letter=bury), report_refused=lambda _: None
+    )
     channel = SimpleNamespace(basic_ack=lost, basic_reject=lost, no_ack_consumers=())
     consumer.create_task_handler()(Message(body=b"{", delivery_tag=1, channel=channel))
     assert "the broker is away" in caplog.text
@@ -564,7 +566,7 @@ def test_alarms_are_a_metric_until_somebody_clears_them(ledger: Ledger) -> None:
 
 
 def test_a_request_id_tells_its_submission_and_generation() -> None:
-    assert split(REQUEST) == (SUBMISSION, 1)
+    assert parse_request_id(REQUEST) == (SUBMISSION, 1)
     for nonsense in ("", SUBMISSION, f"{SUBMISSION}.0", f"{SUBMISSION}.x", f"{SUBMISSION}.1\n"):
         with pytest.raises(ValueError):
-            split(nonsense)
+            parse_request_id(nonsense)

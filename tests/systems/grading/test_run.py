@@ -6,18 +6,43 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from devservices import keeper
+from devservices.rabbitmq import RabbitMq
+from tests.commands import run_command
 from tests.conftest import installed
-from tests.services import keeper
-from tests.services.processes import run_command
-from tests.services.rabbitmq import RabbitMq
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "systems.grading.run", "--port", "0", "--data"]
+
+
+@contextmanager
+def running(data: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Start all of it, and give the process and its lines by their first word."""
+    command = [*COMMAND, str(data)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    keeper.watch(process.pid)
+    try:
+        assert process.stdout is not None
+        said = dict[str, str]()
+        for line in process.stdout:
+            name, _, words = line.strip().partition(" ")
+            said[name] = words.strip()
+            if line.startswith("  to stop"):
+                break
+        yield process, said
+    finally:
+        if process.poll() is None:
+            keeper.kill_tree(process.pid)
+        keeper.forget(process.pid)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -75,22 +100,7 @@ def test_it_starts_with_a_broker_of_its_own_replaces_that_and_ends_with_everythi
     tmp_path: Path,
 ) -> None:  # G8
     installed(RabbitMq).close()  # never started: it is only asked for, and without one this is skipped
-    process = subprocess.Popen(
-        [*COMMAND, str(tmp_path / "data")],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    keeper.watch(process.pid)
-    try:
-        assert process.stdout is not None
-        said = dict[str, str]()  # by the word at the beginning of a line
-        for line in process.stdout:
-            name, _, words = line.strip().partition(" ")
-            said[name] = words.strip()
-            if line.startswith("  to stop"):
-                break
+    with running(tmp_path / "data") as (process, said):
         with httpx2.Client(base_url=said["ready:"], timeout=20) as http:
             assert "COMPLETED" in grade(http)
             [lost] = processes_of("beam.smp", tmp_path)
@@ -102,11 +112,5 @@ def test_it_starts_with_a_broker_of_its_own_replaces_that_and_ends_with_everythi
         check_metrics(said["metrics"].split())
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    finally:
-        if process.poll() is None:
-            keeper.kill_tree(process.pid)
-        keeper.forget(process.pid)
-        if process.stdout is not None:
-            process.stdout.close()
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True).stdout.split()
     assert left == []

@@ -95,7 +95,7 @@ async def _work() -> None:
 
 
 async def _are_open(app: Holdfast) -> bool:
-    counts = await app.counts()
+    counts = await app.jobs.counts()
     return bool(counts.get("queued") or counts.get("processing"))
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import Conflict, State
-from systems.reports.failures import DocumentsAway, Trouble
-from systems.reports.revalidating import revalidate
+from systems.reports.failures import DocumentsUnavailable, Trouble
+from systems.reports.revalidation import revalidate
 from systems.reports.samples import invoice
 from systems.reports.stats import take_stats
 from tests.systems.provider.providers import RunningProvider
@@ -40,7 +40,7 @@ async def test_a_write_that_fails_does_not_pay_for_the_answer_again(
 ) -> None:  # E40 P1
     from systems.reports.documents import Place
 
-    create, failures = Place.create, [DocumentsAway("the bucket is full")] * 2
+    create, failures = Place.create, [DocumentsUnavailable("the bucket is full")] * 2
 
     async def refuse(self: Place, key: str, data: bytes) -> None:
         if failures:
@@ -193,8 +193,8 @@ async def test_the_key_is_in_no_log_row_or_capture(
     world.provider.fault(status=401)
     async with world.working():
         row = await world.made(world.put("a.txt"))
-        attempts = await world.app.attempts(row.id)
-        events = await world.app.events(job_id=row.id)
+        attempts = await world.app.jobs.attempts(row.id)
+        events = await world.app.events.list(job_id=row.id)
     assert row.error_code == "MODEL_4XX"
     said = capfd.readouterr()
     assert "sk-canary" not in f"{row}{attempts}{events}{said}{world.settings}"
@@ -210,15 +210,15 @@ async def test_a_capture_fits_a_changed_schema_and_completes_its_report_without_
         assert row.error_code == "SCHEMA_MISMATCH"
         still = await revalidate(world.app, records, world.settings, row.id)
         assert (still.fits, still.errors[0]["path"]) == (False, "/total")
-        assert (await world.app.job(row.id)).state is State.FAILED
+        assert (await world.app.jobs.get(row.id)).state is State.FAILED
         schema = {"type": "object", "properties": {"total": {"type": ["string", "number"]}}}
         dry = await revalidate(world.app, records, world.settings, row.id, schema=schema, complete=False)
         assert dry.fits
-        assert (await world.app.job(row.id)).state is State.FAILED
+        assert (await world.app.jobs.get(row.id)).state is State.FAILED
         judged = await revalidate(world.app, records, world.settings, row.id, schema=schema)
         assert judged.fits
-        await world.app.result(row.id, timeout="20s")
-        done = await world.app.job(row.id)
+        await world.app.jobs.result(row.id, timeout="20s")
+        done = await world.app.jobs.get(row.id)
         assert json.loads(world.report_of(done)) == json.loads(answer)
         assert len(world.provider.calls()) == 1
         with pytest.raises(Conflict):
@@ -233,12 +233,12 @@ async def test_of_two_operators_who_revalidate_at_once_one_is_refused_and_the_re
     schema = {"type": "object", "properties": {"total": {"type": "string"}}}
     async with world.working() as records:
         row = await world.made(world.put("a.txt"))
-        await world.app.pause("reports")
+        await world.app.queues.pause("reports")
         both = [revalidate(world.app, records, world.settings, row.id, schema=schema) for _ in range(2)]
         answers = await asyncio.gather(*both, return_exceptions=True)
         assert sorted(type(answer).__name__ for answer in answers) == ["Conflict", "Judged"]
-        await world.app.resume("reports")
-        await world.app.result(row.id, timeout="20s")
+        await world.app.queues.resume("reports")
+        await world.app.jobs.result(row.id, timeout="20s")
         assert len(world.provider.calls()) == 1
 
 
@@ -255,7 +255,7 @@ async def test_a_named_schema_that_was_mended_is_the_one_that_counts(
         assert row.error_code == "SCHEMA_MISMATCH"
         file.write_text('{"type": "object", "properties": {"total": {"type": "string"}}}')
         assert (await revalidate(world.app, records, world.settings, row.id)).fits
-        await world.app.result(row.id, timeout="20s")
+        await world.app.jobs.result(row.id, timeout="20s")
         assert len(world.provider.calls()) == 1
 
 
@@ -281,13 +281,13 @@ async def test_a_document_that_changed_between_attempts_is_not_mixed(
     world = make_world()
     world.provider.fault(status=503, times=1)
     async with world.working():
-        await world.app.pause("retries", kind="maintenance")
+        await world.app.queues.pause("retries", kind="maintenance")
         handle = await world.reports.report.enqueue(world.put("a.txt", invoice(1)), "invoice")
         async with asyncio.timeout(20):
             while (await handle.job()).last_failure is None:  # noqa: ASYNC110 - asks as a user would
                 await asyncio.sleep(0.01)
         world.put("a.txt", invoice(2))
-        await world.app.resume("retries", kind="maintenance")
+        await world.app.queues.resume("retries", kind="maintenance")
         row = await world.ended(handle)
         assert (row.state, row.error_code) == (State.FAILED, "SOURCE_CHANGED")
 

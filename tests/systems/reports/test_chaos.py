@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.reports import measure, parse
-from tests.services.postgres import Postgres
+from devservices.postgres import Postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -42,16 +42,18 @@ async def test_a_crash_between_any_two_steps_ends_in_one_report_paid_once(
                 assert await crashing.wait() == 0
         except TimeoutError:
             crashing.kill()
-            stuck = [row for row in (await world.app.jobs()).rows if row.state is not State.COMPLETE]
+            stuck = [row for row in (await world.app.jobs.list()).rows if row.state is not State.COMPLETE]
             raise AssertionError(f"these have not ended: {stuck}") from None
         called = Counter(call["client_request_id"] for call in provider.calls())
         for number, (point, job_id) in enumerate(jobs.items()):
-            row = await world.app.job(job_id)
+            row = await world.app.jobs.get(job_id)
             committed = point == "crash after commit"
             assert (point, row.state, row.attempt) == (point, State.COMPLETE, 1 if committed else 2)
             assert called[f"{job_id}-1"] == (2 if point == ASKED_TWICE else 1), point
             assert json.loads(world.report_of(row))["invoice_number"] == f"A-{number:05}"
-            ends = [e.kind for e in await world.app.events(job_id=job_id) if e.kind in ("complete", "failed")]
+            ends = [
+                e.kind for e in await world.app.events.list(job_id=job_id) if e.kind in ("complete", "failed")
+            ]
             assert ends == ["complete"]
         assert len(list(world.out.iterdir())) == len(POINTS)
         rows = await records.database.run("SELECT job_id, count(*) FROM reports_call GROUP BY job_id")

@@ -16,16 +16,16 @@ import httpx2
 import pytest
 
 from holdfast import Fatal, Retryable, State, StoreUnavailable, UsageError
-from holdfast.domain.classify import classify
-from holdfast.domain.codes import ErrorClass
-from holdfast.domain.policy import REPORTS
+from holdfast.jobs.codes import ErrorClass
+from holdfast.resilience.classify import classify
+from holdfast.resilience.policy import REPORTS
 from systems.reports.codes import CODES, OUTPUT_CODES, Code, message, public_code
-from systems.reports.failures import DocumentsAway, ReportFailed, Trouble, failed, rule
-from systems.reports.model.asking import ask_model
+from systems.reports.failures import DocumentsUnavailable, ReportFailed, Trouble, failed, rule
+from systems.reports.model.client import ask_model
 from systems.reports.model.errors import of_body, of_network, of_status, parse_span
 from systems.reports.policy import retry_policy
 from systems.reports.settings import Settings
-from systems.reports.web.showing import STATUS, show
+from systems.reports.web.views import STATUS, show
 from tests.systems.reports.world import World
 
 ROOT = Path(__file__).parents[3]
@@ -108,7 +108,7 @@ def test_each_wait_stays_within_a_fifth_of_the_table_over_10000_draws(
         (of_network(httpx2.RemoteProtocolError("half")), "MODEL_UNREACHABLE"),
         (of_status(429, {}), "MODEL_THROTTLED"),
         *[(of_status(status, {}), "MODEL_5XX") for status in (500, 502, 503, 504, 529)],
-        (DocumentsAway("no answer"), "IO_ERROR"),
+        (DocumentsUnavailable("no answer"), "IO_ERROR"),
         (StoreUnavailable("gone"), "IO_ERROR"),
         (sqlite3.OperationalError("locked"), "IO_ERROR"),
         (asyncpg.InterfaceError("closed"), "IO_ERROR"),
@@ -204,13 +204,13 @@ def test_a_span_is_read_in_the_forms_providers_write() -> None:
 
 
 def test_trouble_with_documents_is_not_held_against_the_model() -> None:  # E20
-    from holdfast.domain.outcome import Outcome, outcome_of
+    from holdfast.resilience.outcome import Outcome, outcome_of
 
-    assert outcome_of(judged(DocumentsAway("away")), 0.1, None) is Outcome.UNCOUNTED
+    assert outcome_of(judged(DocumentsUnavailable("away")), 0.1, None) is Outcome.UNCOUNTED
     assert outcome_of(judged(StoreUnavailable("away")), 0.1, None) is Outcome.UNCOUNTED
     assert outcome_of(judged(RuntimeError("ours")), 0.1, None) is Outcome.UNCOUNTED
     assert outcome_of(judged(of_status(503, {})), 0.1, None) is Outcome.FAILED
-    assert outcome_of(classify(DocumentsAway("away"), rules=(rule,)), 0.1, None) is Outcome.FAILED
+    assert outcome_of(classify(DocumentsUnavailable("away"), rules=(rule,)), 0.1, None) is Outcome.FAILED
 
 
 def test_every_code_has_one_line_in_two_tenses_and_a_failed_one_promises_nothing() -> None:  # E14
@@ -225,9 +225,9 @@ def test_every_code_has_one_line_in_two_tenses_and_a_failed_one_promises_nothing
     first, last = (failed(of_status(502, {}), attempt=n, max_attempts=4) for n in (1, 4))
     assert isinstance(first, ReportFailed)
     assert isinstance(last, ReportFailed)
-    assert str(first.word) == message(Code.MODEL_5XX, final=False)
-    assert str(last.word) == message(Code.MODEL_5XX, final=True)
-    assert isinstance(first.word, Retryable)
+    assert str(first.outcome) == message(Code.MODEL_5XX, final=False)
+    assert str(last.outcome) == message(Code.MODEL_5XX, final=True)
+    assert isinstance(first.outcome, Retryable)
     assert isinstance(rule(failed(Trouble(Code.NOT_JSON), attempt=1, max_attempts=4)), Fatal)
 
 
@@ -266,7 +266,7 @@ async def test_with_attempts_left_it_is_queued_with_its_next_time_and_without_it
     world.provider.fault(status=500)
     async with world.working():
         row = await world.made(world.put("a.txt"))
-        kinds = [event.kind for event in await world.app.events(job_id=row.id)]
+        kinds = [event.kind for event in await world.app.events.list(job_id=row.id)]
     assert kinds == [
         "queued",
         "processing",

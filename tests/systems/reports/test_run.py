@@ -17,8 +17,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.services import keeper
-from tests.services.processes import run_command
+from devservices import keeper
+from tests.commands import run_command
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "systems.reports.run", "--port", "0", "--data"]
@@ -93,6 +93,6 @@ def test_statistics_without_a_database_are_told_in_one_line(tmp_path: Path) -> N
     command = [sys.executable, "-m", "holdfast", "reports", "stats"]
     done = run_command(command, cwd=ROOT, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    said = "reports: there is no database of reports here; set DATABASE_URL to that of the reports\n"
+    said = "reports: there is no reports database here; set DATABASE_URL to the reports database\n"
     assert done.stderr == said
     assert not (tmp_path / "none.db").exists()

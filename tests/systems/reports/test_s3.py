@@ -14,13 +14,13 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
+from devservices.proxy import Proxy
+from devservices.s3 import S3
 from holdfast import State
 from systems.reports.documents import Documents, Place
-from systems.reports.failures import DocumentsAway, Trouble
+from systems.reports.failures import DocumentsUnavailable, Trouble
 from systems.reports.samples import invoice
 from systems.reports.watch import job_id_of
-from tests.services.proxy import Proxy
-from tests.services.s3 import S3
 from tests.systems.provider.providers import RunningProvider
 from tests.systems.reports.world import World
 
@@ -118,19 +118,19 @@ async def test_a_bucket_that_is_away_is_waited_for_and_the_answer_is_kept(
 
 async def test_a_write_whose_answer_was_lost_is_found_done(server: S3, bucket: Proxy) -> None:  # E6
     place = Place("s3://papers/out")
-    meal = bucket.eat_answer("ETag")
+    loss = bucket.lose_answer("ETag")
     try:
         await place.create("lost.json", b"{}")
-    except DocumentsAway:
+    except DocumentsUnavailable:
         await place.create("lost.json", b"{}")
-    assert meal.is_set()
+    assert loss.is_set()
     assert await get("out/lost.json") == {}
     with pytest.raises(Trouble, match="another report"):
         await place.create("lost.json", b"[]")
 
 
 async def test_a_missing_bucket_says_nothing_about_the_document(bucket: Proxy) -> None:  # P3
-    with pytest.raises(DocumentsAway):
+    with pytest.raises(DocumentsUnavailable):
         await Place("s3://nosuchbucket").read("a.txt", 100)
     place, key = Documents(["s3://papers/in"]).find("s3://papers/in/nothing.txt")
     with pytest.raises(Trouble, match="no such object"):
@@ -150,20 +150,20 @@ async def test_new_objects_become_reports_exactly_once(
     put(server, "inbox/picture.png", "x")
     async with world.working() as records:
         async with asyncio.timeout(20):
-            while await world.app.count(task="report", state="complete") < 3:  # noqa: ASYNC110
+            while await world.app.jobs.count(task="report", state="complete") < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        looks = await world.app.count(task="watch_documents", state="complete")
+        looks = await world.app.jobs.count(task="watch_documents", state="complete")
         async with asyncio.timeout(20):
-            while await world.app.count(task="watch_documents", state="complete") < looks + 1:  # noqa: ASYNC110
+            while await world.app.jobs.count(task="watch_documents", state="complete") < looks + 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        assert await world.app.count(task="report") == 3
+        assert await world.app.jobs.count(task="report") == 3
         # What was cut short between the job and its note is done again, with one job.
         await records.database.run("DELETE FROM reports_seen")
         bucket_itself = S3Store("papers", client_options={"allow_http": True})
         obstore.put(bucket_itself, "inbox/0.txt", invoice(10).encode())  # a new content is a new document
         async with asyncio.timeout(20):
-            while await world.app.count(task="report", state="complete") < 4:  # noqa: ASYNC110
+            while await world.app.jobs.count(task="report", state="complete") < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        assert await world.app.count(task="report") == 4
+        assert await world.app.jobs.count(task="report") == 4
     assert len(provider.calls()) == 4
     assert job_id_of("a", "1") != job_id_of("a", "2")

@@ -15,7 +15,7 @@ import pytest
 from systems.reports.samples import invoice
 from systems.reports.tasks import QUEUE
 from systems.reports.web.site import make_site
-from tests.services.processes import run_command
+from tests.commands import run_command
 from tests.systems.provider.providers import ROOT
 from tests.systems.reports.test_crashes import environment
 from tests.systems.reports.world import World
@@ -77,9 +77,9 @@ async def opened(world: World) -> AsyncIterator[Site]:
     async with world.working():
         keys = {}
         for who in ("ann", "bob"):
-            keys[who] = (await world.app.create_key("owner", owner=who))[1]
+            keys[who] = (await world.app.keys.create("owner", owner=who))[1]
         for role in ("viewer", "operator"):
-            keys[role] = (await world.app.create_key(role))[1]
+            keys[role] = (await world.app.keys.create(role))[1]
         served = make_site(world.reports)
         async with served.router.lifespan_context(served):
             transport = httpx2.ASGITransport(served, raise_app_exceptions=False)
@@ -221,13 +221,13 @@ async def test_a_report_that_is_run_anew_says_nothing_of_before(site: Site, acti
     site.world.provider.fault(content=ANSWER)
     shown = await site.made("ann", site.world.put("a.txt"))
     assert shown["message"]
-    await site.world.app.pause(QUEUE)
+    await site.world.app.queues.pause(QUEUE)
     body = {"schema": {"type": "object"}} if action == "revalidate" else {"keep_answer": False}
     answer = await site.ask("operator", "POST", f"/reports/{shown['id']}/{action}", body)
     assert answer.status_code == 200
     waiting = (await site.ask("ann", "GET", f"/reports/{shown['id']}")).json()
     assert (waiting["status"], waiting["message"], waiting["error_code"]) == ("queued", "", None)
-    await site.world.app.resume(QUEUE)
+    await site.world.app.queues.resume(QUEUE)
 
 
 async def test_the_root_says_what_is_here(site: Site) -> None:  # E66
@@ -264,7 +264,7 @@ async def test_an_owner_reads_only_below_its_own_folder_where_that_is_asked_for(
     world = make_world(documents_per_owner=True)
     world.put("bob/b.txt")
     async with world.working():
-        _, key = await world.app.create_key("owner", owner="ann")
+        _, key = await world.app.keys.create("owner", owner="ann")
         served = make_site(world.reports)
         async with served.router.lifespan_context(served):
             async with httpx2.AsyncClient(

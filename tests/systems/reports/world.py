@@ -75,10 +75,10 @@ class World:
 
     async def again(self, job_id: str, **more: Any) -> JobRow:
         """Retry it, and wait for its end."""
-        await self.app.retry(job_id, **more)
+        await self.app.jobs.retry(job_id, **more)
         with contextlib.suppress(JobFailed):
-            await self.app.result(job_id, timeout="20s")
-        return await self.app.job(job_id)
+            await self.app.jobs.result(job_id, timeout="20s")
+        return await self.app.jobs.get(job_id)
 
     def report_of(self, row: JobRow) -> bytes:
         key: str = row.result["key"]

@@ -21,17 +21,17 @@ import pikepdf
 import pytest
 from PIL import Image, ImageChops
 
+from devservices.postgres import NAMESPACE
 from holdfast import Fatal, Retryable, UsageError
 from systems.screenshots.browser import Browser, Limits, Studio
 from systems.screenshots.browser import browser as browser_module
-from systems.screenshots.browser import sitting as sitting_module
-from systems.screenshots.browser.tree import family
+from systems.screenshots.browser import visit as visit_module
+from systems.screenshots.browser.processes import family
 from systems.screenshots.codes import CODES, Code
 from systems.screenshots.failures import ShotFailed, rule
 from systems.screenshots.guard import Rules
 from systems.screenshots.samples import PAGES, SampleServer
 from systems.screenshots.shot import Picture, Shot
-from tests.services.postgres import NAMESPACE
 from tests.systems.screenshots.places import Web, alive, hang, until
 
 RED, GREEN, BLUE, YELLOW, WHITE = (208, 32, 32), (32, 160, 64), (32, 64, 192), (240, 208, 32), (255, 255, 255)
@@ -58,7 +58,7 @@ async def browser(chromium: str, web: Web) -> AsyncIterator[Browser]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port},localhost:{web.port}")
         patch.setenv("DATABASE_PASSWORD", "canary-7f31")
-        async with Browser(Limits(sittings=2, seconds=10)) as running:
+        async with Browser(Limits(concurrency=2, seconds=10)) as running:
             yield running
 
 
@@ -258,7 +258,7 @@ async def test_a_download_is_not_a_page(studio: Studio, web: Web) -> None:  # S1
 
 async def test_a_page_too_large_is_refused_and_told_how_large(studio: Studio, web: Web) -> None:  # S1
     url = web.page("/tall", "<body style='margin:0'><div style='height:100000px'>")
-    with pytest.raises(ShotFailed, match="1,280 × 100,000 pixels; a side has 16,384 at most") as told:
+    with pytest.raises(ShotFailed, match="1,280 × 100,000 pixels; at most 16,384 a side") as told:
         await studio.shoot(Shot(url=url, full_page=True))
     assert told.value.code is Code.PAGE_TOO_LARGE
 
@@ -328,7 +328,7 @@ async def test_a_page_that_takes_too_much_memory_is_ended_alone(
     studio: Studio, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S1, E41
     monkeypatch.setattr(
-        sitting_module, "_CLOSE_SECONDS", 10.0
+        visit_module, "_CLOSE_SECONDS", 10.0
     )  # nor is the browser because the machine is busy
     greedy = (
         "<script>const kept = []; setInterval(() => kept.push(new Uint8Array(50e6).fill(1)), 10)</script>"
@@ -348,7 +348,7 @@ async def test_a_page_that_takes_too_much_memory_is_ended_alone(
 async def test_chromium_is_replaced_after_its_number_of_jobs(
     chromium: str, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S1, E41
-    monkeypatch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)  # and not because the machine is busy
+    monkeypatch.setattr(visit_module, "_CLOSE_SECONDS", 10.0)  # and not because the machine is busy
     url = web.page("/fine", "fine")
     rules = Rules(allowed=frozenset({(web.host, web.port)}))
     async with Studio(chromium, rules, Limits(jobs=2)) as studio:
@@ -364,7 +364,7 @@ async def test_chromium_is_replaced_after_its_number_of_jobs(
 async def test_the_browser_of_root_has_a_network_of_its_own_with_nothing_in_it(
     browser: Browser, web: Web
 ) -> None:  # S1
-    leaving = "from systems.screenshots.browser.alone import leave_network; raise SystemExit(leave_network() is None)"
+    leaving = "from systems.screenshots.browser.isolation import leave_network; raise SystemExit(leave_network() is None)"
     if subprocess.run([sys.executable, "-c", leaving], cwd=ROOT).returncode != 0:
         pytest.skip("this machine does not let its root make networks")
     web.page("/fine", "fine")
@@ -438,7 +438,7 @@ async def test_jobs_that_are_given_up_are_ended_and_free_their_places(
 
     web.answer("/until-ended", hang_and_tell)
     waiting = Shot(url=web.page("/waiting", "<img src=/until-ended>"))
-    given_up = [asyncio.create_task(browser.shoot(waiting)) for _ in range(browser.limits.sittings)]
+    given_up = [asyncio.create_task(browser.shoot(waiting)) for _ in range(browser.limits.concurrency)]
     await asked(web, "/until-ended", len(given_up))
     for one in given_up:
         one.cancel()

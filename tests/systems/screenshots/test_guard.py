@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import UsageError
 from holdfast.outbound import Resolve, TargetNotAllowed
-from systems.screenshots.guard import Bounds, Guard, Pass, Rules, Trouble, proxy
+from systems.screenshots.guard import Bounds, Guard, Pass, Rules, Violation, proxy
 from systems.screenshots.guard.proxy import NAME_SECONDS, REFUSAL, REFUSAL_SECONDS
 from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.places import Inside, Web, forever
@@ -35,8 +35,8 @@ def answering(*answers: Sequence[str]) -> tuple[Resolve, list[str]]:
 @asynccontextmanager
 async def admitted(
     *allowed: tuple[str, int], resolve: Resolve = nobody, bounds: Bounds | None = None
-) -> AsyncIterator[tuple[Pass, list[Trouble]]]:
-    told: list[Trouble] = []
+) -> AsyncIterator[tuple[Pass, list[Violation]]]:
+    told: list[Violation] = []
     guard = Guard(Rules(allowed=frozenset(allowed)), bounds=bounds, resolve=resolve)
     async with guard.admit(told.append) as given:
         yield given, told
@@ -73,19 +73,19 @@ async def test_all_closed_addresses_get_one_answer_equal_in_text_and_time(
 ) -> None:  # S1
     """The time is that of `_hold`, which every refusal goes through; another test measures that by a clock of its own."""
     assert len(CLOSED) == 37
-    hold, held = proxy._hold, list[float]()
+    hold, held = proxy._wait_for_multiple, list[float]()
 
     async def noted(began: float, every: float = REFUSAL_SECONDS) -> None:
         held.append(every)
         await hold(began, every)
 
-    monkeypatch.setattr(proxy, "_hold", noted)
+    monkeypatch.setattr(proxy, "_wait_for_multiple", noted)
 
     async def timed(address: str) -> tuple[bytes, float]:
         async with admitted() as (given, told):
             began = time.monotonic()
             answer = await ask(given.port, way(f"{bracketed(address)}:443"))
-            assert told == [Trouble.BLOCKED]
+            assert told == [Violation.BLOCKED]
             return answer, time.monotonic() - began
 
     answers = await asyncio.gather(*map(timed, CLOSED))
@@ -101,7 +101,7 @@ async def test_a_name_that_leads_to_a_closed_address_is_answered_like_one_that_d
     async def unknown(host: str, port: int) -> Sequence[str]:
         raise OSError("unknown")
 
-    async def asked(resolve: Resolve) -> tuple[bytes, list[Trouble], bool]:
+    async def asked(resolve: Resolve) -> tuple[bytes, list[Violation], bool]:
         async with admitted(resolve=resolve) as (given, told):
             began = time.monotonic()
             answer = await ask(given.port, way("pages.example:443"))
@@ -125,7 +125,7 @@ async def test_the_time_of_a_lookup_does_not_tell_what_it_found(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now + took)
-    await proxy._hold(now, NAME_SECONDS)
+    await proxy._wait_for_multiple(now, NAME_SECONDS)
     monkeypatch.undo()
     assert took + slept[0] == pytest.approx(NAME_SECONDS if took < NAME_SECONDS else 3 * NAME_SECONDS)
 
@@ -145,14 +145,14 @@ async def test_the_time_of_a_lookup_does_not_tell_what_it_found(
 async def test_other_spellings_of_an_address_are_refused_and_not_looked_up(place: str) -> None:  # S1
     async with admitted() as (given, told):
         assert await ask(given.port, get(f"http://{place}/")) == REFUSAL
-        assert told == [Trouble.BLOCKED]
+        assert told == [Violation.BLOCKED]
 
 
 @pytest.mark.parametrize("port", [22, 25, 5432, 6379, 8080, 65535])
 async def test_ports_other_than_the_two_of_the_web_are_closed(port: int) -> None:  # S1
     async with admitted() as (given, told):
         assert await ask(given.port, connect(f"93.184.216.34:{port}")) == REFUSAL
-        assert told == [Trouble.BLOCKED]
+        assert told == [Violation.BLOCKED]
 
 
 async def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:  # S1
@@ -282,13 +282,13 @@ async def test_more_bytes_than_a_job_may_move_end_it(web: Web) -> None:  # S1
     async with admitted((web.host, web.port), bounds=bounds) as (given, told):
         got = await ask(given.port, get(f"{web.url}/endless"))
         assert len(got) <= 1_000_000 + 1000
-        assert told == [Trouble.TOO_MUCH]
+        assert told == [Violation.TOO_MUCH]
 
 
 async def test_more_bytes_than_a_job_may_send_end_it(web: Web) -> None:
     async with admitted((web.host, web.port), bounds=Bounds(bytes_up=100_000)) as (given, told):
         await ask(given.port, get(f"{web.url}/page", "Content-Length: 500000").encode() + b"x" * 500_000)
-        assert told == [Trouble.TOO_MUCH]
+        assert told == [Violation.TOO_MUCH]
 
 
 async def test_more_connections_than_a_job_may_open_end_it(web: Web) -> None:
@@ -296,7 +296,7 @@ async def test_more_connections_than_a_job_may_open_end_it(web: Web) -> None:
     async with admitted((web.host, web.port), bounds=Bounds(connections=3)) as (given, told):
         answers = [await ask(given.port, get(f"{web.url}/page")) for _ in range(4)]
         assert [bool(answer) for answer in answers] == [True, True, True, False]
-        assert told == [Trouble.TOO_MUCH]
+        assert told == [Violation.TOO_MUCH]
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for() -> None:
@@ -354,6 +354,6 @@ def test_settings_open_ports_and_single_places() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_read_is_named_in_one_line(variable: str, text: str) -> None:
-    with pytest.raises(UsageError, match=f"SCREENSHOTS_{variable} holds '.*'; it is a list of") as told:
+    with pytest.raises(UsageError, match=f"SCREENSHOTS_{variable} contains '.*'; it is a list of") as told:
         Rules.read({f"SCREENSHOTS_{variable}": text})
     assert "\n" not in str(told.value)

@@ -19,7 +19,7 @@ from PIL import Image
 
 from systems.screenshots.browser import Limits, Studio
 from systems.screenshots.browser import chromium as chromium_module
-from systems.screenshots.browser import sitting as sitting_module
+from systems.screenshots.browser import visit as visit_module
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.guard import Bounds, Rules
@@ -104,7 +104,7 @@ async def studio(chromium: str, web: Web, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chromium_module, "ARGUMENTS", (*chromium_module.ARGUMENTS, f"--log-net-log={log}"))
         # On a busy machine the end of a page may take longer; then Chromium is ended, and not by a page.
-        patch.setattr(sitting_module, "_CLOSE_SECONDS", 10.0)
+        patch.setattr(visit_module, "_CLOSE_SECONDS", 10.0)
         async with Studio(chromium, rules, limits, resolve=resolve) as running:
             yield running
     assert re.findall(r'"qname":"([^"]*)', log.read_text()) == []

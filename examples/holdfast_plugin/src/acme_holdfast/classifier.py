@@ -1,7 +1,7 @@
-"""A classifier: knows the errors of one client library.
+"""A classifier for the errors of one client library.
 
-It is given the exception and answers one of four: `Retryable(…)` or `Fatal(…)`, as if the handler had raised that; an
-error code; or None, which leaves it to the next classifier and in the end to Holdfast.
+It gets the exception and returns `Retryable(…)` or `Fatal(…)`, as if the handler had raised that, or an error
+code. None leaves the error to the next classifier, and in the end to Holdfast.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class AcmeError(Exception):
 
 
 def classify(error: BaseException) -> Retryable | Fatal | str | None:
+    """Classify errors of Acme."""
     if not isinstance(error, AcmeError):
         return None
     match error.reason:

@@ -1,16 +1,19 @@
-"""A gate: is asked about a lane before jobs are claimed from it. A pure function: the time comes with the question."""
+"""A gate: decides whether jobs may be claimed from a lane.
+
+It is a pure function, and gets the time as an argument.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC
 
-from holdfast import Admit, GateRequest, Hold, Reject
+from holdfast.plugins import Admit, GateRequest, Hold, Reject
 
 MORNING, EVENING = 6, 20  # UTC
 
 
 def quiet_hours(asking: GateRequest) -> Admit | Hold | Reject:
-    """Bulk work waits for the evening."""
+    """Hold the queue `bulk` until the evening."""
     now = asking.now.astimezone(UTC)
     if asking.lane.queue != "bulk" or not MORNING <= now.hour < EVENING:
         return Admit()

@@ -1,6 +1,6 @@
-"""The store for tests: every rule of the contract in plain Python, and nothing kept after the process.
+"""The store for tests: every rule of the contract in plain Python, and nothing is stored after the process ends.
 
-It is also the easiest place to read what the verbs mean; the SQL of the other stores says the same.
+It is also the easiest place to read what the verbs mean.
 """
 
 from holdfast.stores.memory.store import MemoryStore

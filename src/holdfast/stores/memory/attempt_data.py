@@ -1,13 +1,13 @@
-"""What is kept of attempts beside their results: what was said during them, and what they have put outside."""
+"""What is stored of attempts beside their results: log lines, tracebacks and artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.domain.job import Artifact, Lease, Settlement
-from holdfast.domain.moves import State
-from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
+from holdfast.jobs.job import Artifact, Lease, Settlement
+from holdfast.jobs.moves import State
+from holdfast.jobs.retention import Retention
 from holdfast.stores.memory.outcomes import refuse_once
 from holdfast.stores.memory.tables import Job, Tables
 

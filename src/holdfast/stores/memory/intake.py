@@ -1,4 +1,4 @@
-"""Jobs on their way in and to a worker: enqueue, reject, promote, claim."""
+"""How jobs enter the store and reach a worker: enqueue, reject, promote, claim."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
 
-from holdfast.domain.fairness import level_of, place
-from holdfast.domain.job import Claimed, Enqueued, JobId, Lane, Lease, NewJob, Session
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Failure
+from holdfast.jobs.job import Claimed, Enqueued, JobId, Lane, Lease, NewJob, Session
+from holdfast.jobs.moves import Kind, State, allows
+from holdfast.jobs.verdict import Failure
+from holdfast.resilience.fairness import level_of, place
+from holdfast.stores.columns import CLAIMED
 from holdfast.stores.memory.tables import Job, Live, Tables
 
 
@@ -51,7 +52,7 @@ def _add(tables: Tables, new: NewJob, state: State) -> Job:
 
 
 def twin_of(tables: Tables, digest: bytes | None) -> Job | None:
-    """The job that stands in for a new one with the same dedupe key: unfinished, or complete and not expired."""
+    """Return the job of which a new one with this dedupe key is a duplicate: unfinished, or complete and not expired."""
     job = tables.jobs.get(tables.dedupe.get(digest, JobId(""))) if digest else None
     if job is None or job.state in (State.FAILED, State.CANCELLED) or job.expired_at is not None:
         return None
@@ -70,14 +71,14 @@ def reject(tables: Tables, new: NewJob, failure: Failure) -> None:
 
 def promote(tables: Tables) -> timedelta | None:
     now = tables.clock.now()
-    in_line(tables, now)
+    ready_jobs(tables, now)
     waiting = (j.run_at - now for j in tables.jobs.values() if j.state is State.QUEUED and j.run_at > now)
     return min(waiting, default=None)
 
 
 def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -> list[Claimed]:
     now, wanted = tables.clock.now(), set(lanes)
-    due = [j for j in in_line(tables, now) if j.lane in wanted]
+    due = [job for job in ready_jobs(tables, now) if job.lane in wanted and allows("claim", job.state)]
     running = Counter(job.spec.key for job in tables.jobs.values() if job.live)
     claimed: list[Claimed] = []
     for job in _in_order(tables, due):
@@ -92,14 +93,15 @@ def claim(tables: Tables, session: Session, lanes: Sequence[Lane], limit: int) -
 
 def claim_job(tables: Tables, session: Session, job_id: JobId, generation: int) -> Claimed | None:
     job = tables.jobs.get(job_id)
-    if job is None or job.state is not State.QUEUED or job.generation != generation:
+    if job is None or not allows("claim", job.state) or job.generation != generation:
         return None
     job.deferred = False
     return claim_now(tables, job, session, tables.clock.now())
 
 
 def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
-    """The level whose turn it is, then the others; within one better priorities first, fair lanes in turn with the rest."""
+    """Yield jobs in the order of claims: the level whose turn it is, then the others; in a level higher priorities first, and
+    fair lanes in turn with the rest."""
     for level in tables.turns.next():
         lines: dict[Lane | None, list[Job]] = {}
         for job in due:
@@ -114,7 +116,7 @@ def _in_order(tables: Tables, due: list[Job]) -> Iterator[Job]:
 
 
 def _by_owner(lines: Iterable[list[Job]]) -> list[list[Job]]:
-    """The first line of each owner, then the second of each: one who has very many lanes gets one turn like any other."""
+    """Sort the queues: the first of each owner, then the second of each. So an owner with very many lanes gets one turn too."""
     turns = Counter[str | None]()
     places: list[tuple[int, list[Job]]] = []
     for line in lines:
@@ -125,7 +127,7 @@ def _by_owner(lines: Iterable[list[Job]]) -> list[list[Job]]:
 
 
 def _place(tables: Tables, lane: Lane, line: list[Job]) -> None:
-    """Give the jobs of a fair line that are new in it their passes."""
+    """Give passes to the new jobs of a fair lane."""
     for priority in {job.spec.priority for job in line}:
         jobs = [job for job in line if job.spec.priority == priority]
         new = sorted((job for job in jobs if job.turn is None), key=lambda job: (job.ord, job.number))
@@ -137,8 +139,8 @@ def _place(tables: Tables, lane: Lane, line: list[Job]) -> None:
             passes[""] = max(passes.get("", 0), turn)
 
 
-def in_line(tables: Tables, now: datetime) -> list[Job]:
-    """Everybody in line; who is due steps into it here, unless a hold keeps out what is due later, or what was tried before."""
+def ready_jobs(tables: Tables, now: datetime) -> list[Job]:
+    """Return the jobs that are ready. Deferred jobs that are due become ready here, unless `delayed` or `retries` is paused."""
     paused = tables.paused()
     for job in tables.jobs.values():
         if job.deferred and job.run_at <= now and "delayed" not in paused:
@@ -159,16 +161,11 @@ def claim_now(tables: Tables, job: Job, session: Session, now: datetime) -> Clai
         lane=job.lane,
         payload=job.payload,
         attempt=job.attempt,
-        max_attempts=job.spec.max_attempts,
         crashes=job.crashes,
         generation=job.generation,
-        owner=job.spec.owner,
         key=job.spec.key,
-        timeout=timeout,
         until_deadline=job.deadline_at - now if job.deadline_at else None,
         waited=now - job.queued_at,
-        start_within=job.spec.start_within,
-        version=job.spec.version,
-        trace=job.spec.trace,
         priority=job.spec.priority,
+        **{column.name: column.value(job.spec) for column in CLAIMED},
     )

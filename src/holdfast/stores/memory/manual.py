@@ -1,4 +1,4 @@
-"""What people do with a job: cancel it, retry it, discard its dead letter."""
+"""What a person does with a job: cancel it, retry it, or discard its dead letter."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import Edit, JobId, Lease
-from holdfast.domain.judgements import retry_refusal
-from holdfast.domain.moves import FINISHED, Kind, State
-from holdfast.domain.precondition import Precondition, Version
-from holdfast.domain.verdict import Bury, Failure, RetryAfter
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Changed, Conflict
-from holdfast.stores.encoding import key_is_taken, lost_failure, no_dead_letter, not_cancellable, said
-from holdfast.stores.memory.intake import in_line, twin_of
-from holdfast.stores.memory.outcomes import apply, end_attempt, finish, into_line
+from holdfast.jobs.job import Edit, JobId, Lease
+from holdfast.jobs.judgements import retry_refusal
+from holdfast.jobs.moves import FINISHED, Kind, State, allows
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition, Version
+from holdfast.jobs.verdict import Bury, Failure, RetryAfter
+from holdfast.stores.encoding import key_is_taken, lost_failure, manual_meta, no_dead_letter, not_cancellable
+from holdfast.stores.memory.intake import ready_jobs, twin_of
+from holdfast.stores.memory.outcomes import apply, end_attempt, finish, requeue
 from holdfast.stores.memory.recovery import ran_out
 from holdfast.stores.memory.tables import Job, Tables
 
@@ -24,46 +24,41 @@ def cancel(tables: Tables, job_id: JobId, by: str, reason: str, precondition: Pr
     job = tables.find(job_id)
     if not _is_new(job, precondition):
         return
-    if job.state in FINISHED:
+    if not allows("cancel", job.state):
         raise not_cancellable(job_id, job.state)
     if job.live is not None:
         end_attempt(tables, job, "cancelled")
-    finish(tables, job, State.CANCELLED, Kind.cancelled, **said(by, reason))
-    job.done |= _names(precondition)
+    finish(tables, job, State.CANCELLED, Kind.cancelled, **manual_meta(by, reason))
+    job.done |= _tokens(precondition)
 
 
 def retry(
     tables: Tables,
     job_id: JobId,
     by: str,
+    *,
     kind: Kind,
-    forget: Collection[str] | None,
-    queue: str | None,
-    edit: Edit | None,
-    priority: int | None,
-    precondition: Precondition,
-    stuck: StuckAttempt | None,
+    forget: Collection[str] | None = None,
+    queue: str | None = None,
+    edit: Edit | None = None,
+    priority: int | None = None,
+    precondition: Precondition = UNCONDITIONAL,
+    stuck: StuckAttempt | None = None,
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
-    in_line(tables, now)  # who is due is in line, whether or not a worker has looked
+    ready_jobs(tables, now)  # a job that is due is ready, even if no worker has claimed since
     if not _is_new(job, precondition):
         return _place(tables, job, now)
     if kind is Kind.redriven and job.dead is None:
         raise no_dead_letter(job_id)
-    match job.state:
-        case State.FAILED | State.CANCELLED:
-            _new_generation(tables, job, queue, now)
-        case State.PROCESSING if (lost := _why_lost(tables, job, stuck)) is not None:
-            meta = {"error_code": lost.code, **said(by)}
-            if job.attempt >= job.spec.max_attempts:  # the last one: it ends here, and the retry begins anew
-                apply(tables, job, Bury(lost), outcome="reclaimed", **meta)
-                _new_generation(tables, job, queue, now)
-            else:
-                apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed", **meta)
-        case State.QUEUED if job.deferred:
-            pass  # waiting: let in below
-        case _:
-            raise Conflict(retry_refusal(job_id, job.state))
+    if not allows("retry", job.state):
+        raise Conflict(retry_refusal(job_id, job.state))
+    if job.state in FINISHED:
+        _start_again(tables, job, queue, now)
+    elif job.live is not None:
+        _take_from_worker(tables, job, queue, by, stuck)
+    elif not job.deferred:
+        raise Conflict(retry_refusal(job_id, job.state))
     if edit is not None:
         job.payload, job.spec = edit.payload, replace(job.spec, version=edit.version)
     if priority is not None:
@@ -71,13 +66,28 @@ def retry(
     for name in list(job.steps) if edit is not None and forget is None else forget or ():
         job.steps.pop(name, None)
     job.retry_type, job.manual_retry_count = "MANUAL", job.manual_retry_count + 1
-    into_line(tables, job, now, kind, **said(by, edit=edit, priority=priority))
-    job.done |= _names(precondition)
+    requeue(tables, job, now, kind, **manual_meta(by, edit=edit, priority=priority))
+    job.done |= _tokens(precondition)
     return _place(tables, job, now)
 
 
+def _take_from_worker(
+    tables: Tables, job: Job, queue: str | None, by: str, stuck: StuckAttempt | None
+) -> None:
+    """End the attempt of a job whose lease has expired, or which is *stuck*. If it was the last, the job starts again."""
+    lost = _why_lost(tables, job, stuck)
+    if lost is None:
+        raise Conflict(retry_refusal(job.id, job.state))
+    meta = {"error_code": lost.code, **manual_meta(by)}
+    if job.attempt >= job.spec.max_attempts:
+        apply(tables, job, Bury(lost), outcome="reclaimed", **meta)
+        _start_again(tables, job, queue, tables.clock.now())
+    else:
+        apply(tables, job, RetryAfter(timedelta(), lost), outcome="reclaimed", **meta)
+
+
 def _why_lost(tables: Tables, job: Job, stuck: StuckAttempt | None) -> Failure | None:
-    """None: its attempt is in order."""
+    """Return why the job may be taken from its worker; None if it may not."""
     gone, overran = ran_out(tables, job)
     if gone or overran:
         return lost_failure(overran=not gone)
@@ -85,7 +95,7 @@ def _why_lost(tables: Tables, job: Job, stuck: StuckAttempt | None) -> Failure |
 
 
 def _is_new(job: Job, precondition: Precondition) -> bool:
-    """Whether this very call was not carried out before; `Changed` when it may not be any more."""
+    """Return whether this very call was not carried out before. Raises `Changed` if the job is not as the caller has read it."""
     if precondition.token in job.done:
         return False
     version = Version.of(job.state, job.generation, job.epoch, job.manual_retry_count, job.updated_at)
@@ -94,15 +104,15 @@ def _is_new(job: Job, precondition: Precondition) -> bool:
     return True
 
 
-def _names(precondition: Precondition) -> set[str]:
+def _tokens(precondition: Precondition) -> set[str]:
     return set() if precondition.token is None else {precondition.token}
 
 
 def _place(tables: Tables, job: Job, now: datetime) -> int:
-    return 1 + sum(j.place < job.place for j in in_line(tables, now) if j.lane == job.lane)
+    return 1 + sum(j.place < job.place for j in ready_jobs(tables, now) if j.lane == job.lane)
 
 
-def _new_generation(tables: Tables, job: Job, queue: str | None, now: datetime) -> None:
+def _start_again(tables: Tables, job: Job, queue: str | None, now: datetime) -> None:
     twin = twin_of(tables, job.spec.dedupe)
     if twin is not None and twin is not job:
         raise key_is_taken(job.id, twin.id)
@@ -123,5 +133,5 @@ def discard(tables: Tables, job_id: JobId, by: str, reason: str, precondition: P
     if job.dead is None:
         raise no_dead_letter(job_id)
     job.dead = None
-    job.done |= _names(precondition)
-    tables.record(Kind.discarded, job, **said(by, reason))
+    job.done |= _tokens(precondition)
+    tables.record(Kind.discarded, job, **manual_meta(by, reason))

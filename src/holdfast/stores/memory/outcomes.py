@@ -1,4 +1,4 @@
-"""An attempt's end: complete, back into line, buried; or refused, because its lease had ended before."""
+"""End attempts: complete the job, queue it again or fail it; or refuse, because the lease had ended before."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.domain.external import late_key, why_late
-from holdfast.domain.job import DeadLetter, JobId, LateResult, Lease, Settlement
-from holdfast.domain.judgements import outcome_of
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
-from holdfast.stores.encoding import kind_of, meta_of
-from holdfast.stores.memory.notes import note
+from holdfast.jobs.external import late_key, why_late
+from holdfast.jobs.job import DeadLetter, JobId, LateResult, Lease, Settlement
+from holdfast.jobs.judgements import outcome_of
+from holdfast.jobs.moves import Kind, State, allows
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
+from holdfast.stores.encoding import kind_of, meta_of, verb_of
 from holdfast.stores.memory.tables import Job, Tables
 
 
@@ -24,17 +23,17 @@ def settle(tables: Tables, settlement: Settlement) -> SettlementStatus:
     job = tables.jobs.get(lease.job_id)
     if job is None:
         return SettlementStatus.STALE
-    if not job.holds(lease):
+    if not job.holds(lease) or not allows(verb_of(verdict), job.state):
         return refuse(tables, job, lease, verdict)
     if job.deadline_at is not None and tables.clock.now() > job.deadline_at:
         time_out_one(tables, job)
-        return _keep_late(tables, job, lease, verdict, job.attempt, "timed_out")
+        return _store_late(tables, job, lease, verdict, job.attempt, "timed_out")
     apply(tables, job, verdict, **meta_of(settlement))
     return SettlementStatus.APPLIED
 
 
 def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None, **meta: Any) -> None:
-    """Settle the current attempt. *outcome* overrides what its record says (a reclaim, not the worker's word)."""
+    """End the current attempt by *verdict*. *outcome* replaces the one in its record, because a worker does not report a reclaim."""
     now = tables.clock.now()
     kind, word = kind_of(verdict), outcome_of(verdict)
     match verdict:
@@ -45,7 +44,7 @@ def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None
         case RetryAfter(delay, failure):
             _failed_once(tables, job, failure, outcome)
             end_attempt(tables, job, outcome or word, failure)
-            into_line(tables, job, now + delay, Kind.reclaimed if outcome else kind, **meta)
+            requeue(tables, job, now + delay, Kind.reclaimed if outcome else kind, **meta)
             job.retry_type = "AUTOMATIC"
         case Bury(failure):
             _failed_once(tables, job, failure, outcome)
@@ -55,7 +54,7 @@ def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None
             given_back = job.attempt
             job.attempt -= 1
             end_attempt(tables, job, word)
-            into_line(tables, job, now + delay, kind, given_back, **meta)
+            requeue(tables, job, now + delay, kind, given_back, **meta)
 
 
 def _failed_once(tables: Tables, job: Job, failure: Failure, outcome: str | None) -> None:
@@ -71,16 +70,16 @@ def _failed_once(tables: Tables, job: Job, failure: Failure, outcome: str | None
 
 
 def end_attempt(tables: Tables, job: Job, outcome: str, failure: Failure | None = None) -> None:
-    """Write down the attempt that ends; its lease is gone."""
+    """Write the record of the current attempt, and end its lease."""
     assert job.live is not None
     job.attempts[job.live.epoch] = job.current_attempt(tables.clock.now(), outcome, failure)
     job.live = None
 
 
-def into_line(
+def requeue(
     tables: Tables, job: Job, run_at: datetime, kind: Kind, attempt: int | None = None, **meta: Any
 ) -> None:
-    """*attempt* is the one the event speaks of, where the job's own is another."""
+    """Queue a job again, due at *run_at*. *attempt* is the one in the event; None takes the job's own."""
     now = tables.clock.now()
     job.state, job.run_at, job.ord, job.updated_at = State.QUEUED, run_at, run_at, now
     job.deferred = run_at > now
@@ -119,12 +118,12 @@ def time_out_one(tables: Tables, job: Job) -> None:
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
 def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> SettlementStatus:
-    """The lease had ended before: the attempt's own record says how, and so what this write is."""
+    """Return why a settlement has changed nothing, from the record of the attempt."""
     attempt = job.attempts.get(lease.epoch)
     if attempt is None:
-        return SettlementStatus.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease never existed
     if attempt.outcome in ("timed_out", "cancelled"):
-        return _keep_late(tables, job, lease, verdict, attempt.attempt, attempt.outcome)
+        return _store_late(tables, job, lease, verdict, attempt.attempt, attempt.outcome)
     if attempt.outcome != "reclaimed":
         return SettlementStatus.REPEATED
     refuse_once(tables, job, lease)
@@ -132,7 +131,7 @@ def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> Settleme
 
 
 def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
-    """Put on record, once, that the holder of a reclaimed lease tried to write."""
+    """Record, once, that a worker tried to write under a lease that was reclaimed."""
     attempt = job.attempts.get(lease.epoch)
     if attempt is not None and attempt.outcome == "reclaimed" and lease.epoch not in job.refused:
         job.refused.add(lease.epoch)
@@ -142,21 +141,21 @@ def refuse_once(tables: Tables, job: Job, lease: Lease) -> None:
 def settle_unheld(
     tables: Tables, job_id: JobId, generation: int, verdict: Verdict, by: str
 ) -> SettlementStatus:
-    """What came for a job that has ended, from somebody who holds no lease of it."""
+    """Store a result that an external task has reported after its job had ended."""
     job = tables.jobs[job_id]
     if job.generation != generation or job.finished_at is None:
-        told = {"by": by, "generation": generation}
-        note(tables, job_id, Kind.stale_write, f"generation {generation}", told)
+        meta = {"by": by, "generation": generation}
+        tables.note(job_id, Kind.stale_write, f"generation {generation}", meta)
         return SettlementStatus.STALE
     reason = why_late(job.state, job.error.code if job.error else None)
     if reason is None:
         return SettlementStatus.REPEATED
     last = job.attempts.get(job.epoch)
-    known = None if last is None else (last.epoch, last.outcome or "", last.generation)
-    return _keep_late(tables, job, Lease(job_id, late_key(generation, known)), verdict, job.attempt, reason)
+    ended = None if last is None else (last.epoch, last.outcome or "", last.generation)
+    return _store_late(tables, job, Lease(job_id, late_key(generation, ended)), verdict, job.attempt, reason)
 
 
-def _keep_late(
+def _store_late(
     tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt: int, reason: str
 ) -> SettlementStatus:
     if lease.epoch not in job.late:
@@ -175,7 +174,7 @@ def _keep_late(
     return SettlementStatus.LATE
 
 
-# -- under a lease, while it holds ------------------------------------------------------------------------------------------
+# -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------------------------------------
 def complete_in(tables: Tables, lease: Lease, end: Complete, duration: timedelta) -> None:
     job = tables.jobs.get(lease.job_id)
     late = job is not None and job.deadline_at is not None and tables.clock.now() > job.deadline_at
@@ -195,7 +194,7 @@ def record_progress(tables: Tables, lease: Lease, percent: float, message: str) 
 
 
 def _current(tables: Tables, lease: Lease) -> Job:
-    """The job that *lease* still holds, or `LeaseLost`."""
+    """Return the job of a current lease, or raise `LeaseLost`."""
     job = tables.jobs.get(lease.job_id)
     if job is None or not job.holds(lease):
         if job is not None:

@@ -1,19 +1,21 @@
-"""The half of the port that only looks: jobs as the values everyone sees."""
+"""The port `JobQueries`, over Python objects."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.internal import hides_internal, is_internal
-from holdfast.domain.job import (
+from holdfast.engine.artifacts import split_result
+from holdfast.engine.job_queries import EVERY, FIRST, Page
+from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.internal import hides_internal, is_internal
+from holdfast.jobs.job import (
     Artifact,
     Attempt,
     DeadLetter,
@@ -23,29 +25,32 @@ from holdfast.domain.job import (
     JobFilter,
     JobId,
     JobRow,
-    Lane,
     LateResult,
     WorkerRow,
 )
-from holdfast.domain.judgements import broken_invariants
-from holdfast.domain.moves import State
-from holdfast.domain.stats import JobStats
-from holdfast.engine.artifacts import split_result
-from holdfast.engine.ports import EVERY, FIRST, Page
+from holdfast.jobs.judgements import broken_invariants
+from holdfast.jobs.moves import State
+from holdfast.jobs.queue_position import QueuePosition
+from holdfast.jobs.stats import JobStats
 from holdfast.stores.encoding import read_cursor
-from holdfast.stores.memory.intake import in_line
+from holdfast.stores.memory import queue_position
+from holdfast.stores.memory.lanes import Lanes
 from holdfast.stores.memory.stats import stats
 from holdfast.stores.memory.tables import Job, Live, Tables
 
 
 class Queries:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, tables: Tables, lanes: Lanes) -> None:
+        self._tables, self._lanes = tables, lanes
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     async def job(self, job_id: JobId) -> JobRow | None:
         job = self._tables.jobs.get(job_id)
         return _job_row(self._tables, job) if job else None
+
+    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
+        use = {scope: self._lanes.use(scope) for scope in scopes}
+        return queue_position.queue_position(self._tables, job_id, use)
 
     async def jobs(self, where: JobFilter, *, after: str | None, limit: int, contents: bool = True) -> Page:
         before = None if after is None else read_cursor(after)
@@ -75,19 +80,6 @@ class Queries:
     async def stats(self, most: int) -> JobStats:
         return stats(self._tables, most)
 
-    async def lanes(self) -> set[Lane]:
-        return set(self._tables.lanes)
-
-    async def waiting_lanes(self) -> set[Lane]:
-        return {job.lane for job in in_line(self._tables, self._tables.clock.now())}
-
-    async def depths(self, lanes: Collection[Lane] | None = None) -> dict[Lane, int]:
-        depths = {lane: 0 for lane in self._tables.lanes if lanes is None or lane in lanes}
-        for job in self._tables.jobs.values():
-            if job.state is State.QUEUED and job.lane in depths:
-                depths[job.lane] += 1
-        return depths
-
     async def workers(self) -> list[WorkerRow]:
         tables = self._tables
         leased = Counter(job.live.session.id for job in tables.jobs.values() if job.live is not None)
@@ -111,7 +103,7 @@ class Queries:
         return list(islice((e for e in news if job_id is None or e.job_id == job_id), limit))
 
     async def event_lag(self) -> timedelta:
-        return timedelta()  # one writes at a time
+        return timedelta()  # there is one writer
 
     async def newest_event(self) -> int:
         return self._tables.events[-1].id if self._tables.events else 0
@@ -190,7 +182,7 @@ class Queries:
 
 def _job_row(tables: Tables, job: Job) -> JobRow:
     live = job.live
-    told = live is not None and live.percent is not None
+    has_progress = live is not None and live.percent is not None
     result, artifact = split_result(job.result)
     return JobRow(
         id=job.id,
@@ -224,7 +216,7 @@ def _job_row(tables: Tables, job: Job) -> JobRow:
         artifact=artifact,
         tags=job.spec.tags,
         payload=json.loads(job.payload),
-        progress={"percent": live.percent, "message": live.message} if live and told else None,
+        progress={"percent": live.percent, "message": live.message} if live and has_progress else None,
         key=own_key(job.spec.key),
     )
 
@@ -236,6 +228,21 @@ def _lease_end(tables: Tables, live: Live) -> datetime:
     return tables.clock.now() + timedelta(seconds=left)
 
 
+def _has_arguments(arguments: Any, wanted: Mapping[str, Any]) -> bool:
+    return all(name in arguments and _is_same(arguments[name], value) for name, value in wanted.items())
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in JSON. In Python, True equals 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+    return bool(one == other)
+
+
 def _matches(job: Job, where: JobFilter) -> bool:
     return (
         not (hides_internal(where) and is_internal(job.lane.task))
@@ -244,7 +251,7 @@ def _matches(job: Job, where: JobFilter) -> bool:
         and (not where.queues or job.lane.queue in where.queues)
         and (where.owner is None or job.spec.owner == where.owner)
         and (where.tag is None or where.tag in job.spec.tags)
-        and (not where.args or where.args.items() <= json.loads(job.payload).items())
+        and (not where.args or _has_arguments(json.loads(job.payload), where.args))
         and _within(job.created_at, where.created_after, where.created_before)
         and (where.error_code is None or (job.error is not None and job.error.code == where.error_code))
         and (where.key is None or own_key(job.spec.key) == where.key)

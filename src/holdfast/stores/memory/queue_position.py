@@ -1,13 +1,13 @@
-"""Where a job stands, from the tables."""
+"""Find the queue position of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.domain.job import JobId
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
-from holdfast.stores.memory.intake import in_line
+from holdfast.jobs.job import JobId
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
+from holdfast.stores.memory.intake import ready_jobs
 from holdfast.stores.memory.tables import Tables
 
 
@@ -15,7 +15,7 @@ def queue_position(tables: Tables, job_id: JobId, use: Mapping[str, Use]) -> Que
     job, now = tables.jobs.get(job_id), tables.clock.now()
     if job is None:
         return None
-    line, key, place, ahead = in_line(tables, now), job.spec.key, None, None
+    line, key, place, ahead = ready_jobs(tables, now), job.spec.key, None, None
     others = [j.id for j in tables.jobs.values() if j.live and j is not job and j.spec.key == key]
     holder = others[0] if key is not None and len(others) >= job.spec.key_slots else None
     if job.state is State.QUEUED:

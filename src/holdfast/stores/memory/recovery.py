@@ -1,16 +1,16 @@
-"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+"""What maintenance does with jobs: expired leases, stuck attempts, passed deadlines, retention."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.domain.credit import HoldState
-from holdfast.domain.job import Expired, JobId, Lease
-from holdfast.domain.moves import FINISHED, Kind, State
-from holdfast.domain.verdict import Bury, RetryAfter
-from holdfast.engine.ports import Reclaim, Retention
-from holdfast.stores.encoding import OVERRUN_MARGIN, said
+from holdfast.engine.ports import Reclaim
+from holdfast.jobs.job import Expired, JobId, Lease
+from holdfast.jobs.moves import Kind, allows
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Bury, RetryAfter
+from holdfast.stores.encoding import OVERRUN_MARGIN, manual_meta
 from holdfast.stores.memory.outcomes import apply, time_out_one
 from holdfast.stores.memory.tables import Job, Live, Tables
 
@@ -61,7 +61,7 @@ def stuck(
 
 
 def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
-    """(the worker was lost, the attempt overran)"""
+    """Return (the worker is lost, the attempt has overrun its timeout)."""
     if job.live is None:
         return False, False
     until = job.live.run_until
@@ -70,18 +70,23 @@ def ran_out(tables: Tables, job: Job) -> tuple[bool, bool]:
 
 
 def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*."""
+    """Take jobs from their workers, and return how many were taken.
+
+    A lease must still be current, and must still have expired unless the attempt is *stuck*.
+    """
     done = 0
     for lease, verdict, crashed, by in reclaims:
         job = tables.jobs.get(lease.job_id)
-        if job is None or not job.holds(lease):
+        if job is None or not job.holds(lease) or not allows("reclaim", job.state):
             continue
         lost, overran = ran_out(tables, job)
         if stuck or (lost if crashed else overran and not lost):
             assert isinstance(verdict, (RetryAfter, Bury)), (
-                f"a reclaim ends in line or in the grave: {verdict}"
+                f"a reclaim queues the job again or fails it, and has no verdict {verdict}"
             )
-            apply(tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code, **said(by))
+            apply(
+                tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code, **manual_meta(by)
+            )
             done += 1
     return done
 
@@ -92,7 +97,7 @@ def time_out(tables: Tables, limit: int, skip: int) -> list[JobId]:
     late = [
         (job.deadline_at, job.id, job)
         for job in tables.jobs.values()
-        if job.state not in FINISHED and job.deadline_at is not None and now > job.deadline_at
+        if allows("time_out", job.state) and job.deadline_at is not None and now > job.deadline_at
     ]
     passed = [job for *_, job in sorted(late, key=lambda one: one[:2])][skip : skip + limit]
     for job in passed:
@@ -115,7 +120,7 @@ def purge(tables: Tables, task: str | None, keep: Retention, limit: int, but: Co
             done += 1
         elif (
             keep.results is not None
-            and job.state is State.COMPLETE
+            and allows("purge", job.state)
             and job.expired_at is None
             and job.finished_at <= now - keep.results
         ):
@@ -133,7 +138,3 @@ def _forget(tables: Tables, job: Job) -> None:
     del tables.jobs[job.id]
     if job.spec.dedupe and tables.dedupe.get(job.spec.dedupe) == job.id:
         del tables.dedupe[job.spec.dedupe]
-    for generation in range(1, job.generation + 1):  # what it has paid is in the ledger, which stays
-        _, state = tables.ledger.holds.get((job.id, generation), (None, HoldState.HELD))
-        if state is not HoldState.HELD:
-            del tables.ledger.holds[job.id, generation]

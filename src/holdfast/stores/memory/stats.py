@@ -1,16 +1,16 @@
-"""How many jobs there are."""
+"""Count the jobs of each lane."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from datetime import timedelta
 
-from holdfast.domain.job import Lane
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
+from holdfast.jobs.job import Lane
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.stats import RECENT, RECENT_ROWS, JobStats, LaneStats
 from holdfast.stores.memory.tables import Job, Tables
 
-#: How attempts end that count.
+#: The ends of attempts that count.
 _ENDS = frozenset({Kind.complete.name, Kind.retry.name, Kind.failed.name})
 
 
@@ -28,8 +28,8 @@ def stats(tables: Tables, most: int) -> JobStats:
             waiting[job.lane].append(job)
     late = [
         event.kind
-        for event in tables.events[-ROWS_OF_LATE:]
-        if event.kind in _ENDS and event.attempt > 1 and event.at > now - OF_LATE
+        for event in tables.events[-RECENT_ROWS:]
+        if event.kind in _ENDS and event.attempt > 1 and event.at > now - RECENT
     ]
     return JobStats(
         lines={
@@ -47,5 +47,5 @@ def stats(tables: Tables, most: int) -> JobStats:
         overdue=max((now - job.run_at for job in delayed if job.run_at <= now), default=nothing),
         dead_letters=min(sum(job.dead is not None for job in tables.jobs.values()), most),
         retried=len(late),
-        retried_in_vain=sum(kind != Kind.complete.name for kind in late),
+        failed_retries=sum(kind != Kind.complete.name for kind in late),
     )

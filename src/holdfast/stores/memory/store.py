@@ -1,17 +1,28 @@
-"""The memory store: the port on one side, plain dictionaries on the other. `looking` has the half that only reads."""
+"""The memory store: the verbs of a job, and the parts that hold everything else."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from holdfast.domain.job import (
+from holdfast.engine.extensions import StoreExtensions
+from holdfast.engine.lane_store import Cap
+from holdfast.engine.named_request import NamedRequest, Repeated
+from holdfast.engine.ports import (
+    HeartbeatConnection,
+    Hook,
+    Reclaim,
+    RetryOptions,
+    SettlementStatus,
+    Transaction,
+)
+from holdfast.engine.tables import requests
+from holdfast.errors import LeaseLost
+from holdfast.jobs.job import (
     Artifact,
     Claimed,
-    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -22,50 +33,50 @@ from holdfast.domain.job import (
     SessionId,
     Settlement,
 )
-from holdfast.domain.moves import Kind
-from holdfast.domain.precondition import UNCONDITIONAL, Precondition
-from holdfast.domain.queue_position import QueuePosition
-from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.api_store import NamedRequest, Repeated
-from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
-from holdfast.engine.lane_store import Cap
-from holdfast.engine.ports import (
-    Clock,
-    HeartbeatConnection,
-    Hook,
-    Reclaim,
-    Retention,
-    SettlementStatus,
-    StuckAttempt,
-    Transaction,
-)
-from holdfast.errors import LeaseLost, UsageError
-from holdfast.stores.api_encoding import first_answer
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Complete, Failure, Verdict
 from holdfast.stores.hooks import run_to_end
-from holdfast.stores.memory import attempt_data, intake, manual, notes, outcomes, queue_position, recovery
-from holdfast.stores.memory import dispatch as handed
-from holdfast.stores.memory.api import ApiTables
-from holdfast.stores.memory.lanes import Lanes
-from holdfast.stores.memory.outbox import Outbox
+from holdfast.stores.memory import attempt_data, intake, manual, outcomes, recovery
+from holdfast.stores.memory.database import Database
+from holdfast.stores.memory.dispatch import Dispatch
+from holdfast.stores.memory.lanes import Lanes, open_lanes
 from holdfast.stores.memory.queries import Queries
 from holdfast.stores.memory.tables import OpenSession, Tables
+from holdfast.stores.sqlite.heartbeat import LocalHeartbeat
+from holdfast.stores.sqlite.outbox import Outbox
 
 T = TypeVar("T")
 
 
-class MemoryStore(Queries, Lanes, ApiTables, Outbox):
-    """Every method runs to its end without awaiting, its hooks included, so each is one transaction."""
+class MemoryStore:
+    """A store in memory. Each method, with its hooks, runs to its end without awaiting, so it is one transaction."""
 
     def __init__(self, clock: Clock) -> None:
-        tables = Tables(clock)
-        Queries.__init__(self, tables)
-        Lanes.__init__(self, tables)
-        ApiTables.__init__(self, clock)
-        Outbox.__init__(self, clock)
-        self.hooks: list[tuple[frozenset[Kind], Hook]] = []
-        self._clock = clock
-        self._notifier = asyncio.Event()
-        self._moved = False  #: since the bell rang last
+        self._tables, self._clock = Tables(clock), clock
+        self._database = database = Database(self._tables)
+        self.lanes = Lanes(database)
+        self.queries = Queries(self._tables, self.lanes)
+        self.outbox = Outbox(database)
+        self.dispatch = Dispatch(database)
+
+    @property
+    def hooks(self) -> list[tuple[frozenset[Kind], Hook]]:
+        return self._database.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: list[tuple[frozenset[Kind], Hook]]) -> None:
+        self._database.hooks = hooks
+
+    @property
+    def extensions(self) -> StoreExtensions:
+        return self._database.extensions
+
+    @extensions.setter
+    def extensions(self, extensions: StoreExtensions) -> None:
+        self._database.extensions = extensions
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None: ...
@@ -75,41 +86,12 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     async def migrate(self) -> list[str]:
         return []
 
-    # -- hooks ------------------------------------------------------------------------------------------------------
-    def _commit(self, make: Callable[[], T]) -> T:
-        """Run one transaction: the moves, then the hooks that observe them. If any of them raises, nothing has happened."""
-        tables = self._tables
-        if self.hooks:  # without them nothing is undone
-            tables.save()
-        try:
-            answer = make()
-            for kinds, hook in self.hooks:
-                wanted = [moved for moved in tables.told if moved.kind in kinds]
-                if wanted:
-                    run_to_end(hook(_NoSql(tables, self), wanted))
-        except BaseException:
-            tables.restore()
-            self.roll_back_messages()
-            raise
-        finally:
-            moved, tables.told = bool(tables.told), []
-            tables.forget_saved()
-        self._moved |= moved
-        self.publish_with_move()
-        return answer
+    async def now(self) -> datetime:
+        return self._clock.now()
 
-    def _write(self, make: Callable[[], T]) -> T:
-        """Run the same, and wake the callers that wait."""
-        answer = self._commit(make)
-        if self._moved:
-            self._moved = False
-            self.notify_relays()
-            notifier, self._notifier = self._notifier, asyncio.Event()
-            notifier.set()
-        return answer
-
+    # -- writing under a lease --------------------------------------------------------------------------------------
     def _write_fenced(self, write: Callable[[], None]) -> None:
-        """A write under a lease; that one which had been reclaimed has tried it stays on record."""
+        """Write under a lease. If the lease was reclaimed, commit the record of the refusal and raise `LeaseLost`."""
         lost: list[LeaseLost] = []
 
         def make() -> None:
@@ -118,30 +100,34 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
             except LeaseLost as error:
                 lost.append(error)
 
-        self._write(make)
+        self._database.commit(make)
         if lost:
             raise lost[0]
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return self._write(lambda: [intake.enqueue(self._tables, job) for job in jobs])
+        return self._database.commit(lambda: self._enqueue(jobs))
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        # From any thread: the bell belongs to the loop's, and rings with its next write.
-        return self._commit(lambda: [intake.enqueue(self._tables, job) for job in jobs])
+        return self._database.commit_in_thread(lambda: self._enqueue(jobs))
 
     async def enqueue_once(
         self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
     ) -> Sequence[Enqueued] | Repeated:
-        before = self.answered(request)
-        if before is not None:
-            return first_answer(before, jobs)
-        answers = await self.enqueue(jobs)  # runs to its end without awaiting
-        self.remember(request, answers, keep)
-        return answers
+        async def enqueue() -> Sequence[Enqueued]:
+            return self._enqueue(jobs)
+
+        return self._database.commit(
+            lambda: run_to_end(
+                requests.enqueue_once(self._database.transaction(), request, jobs, keep=keep, enqueue=enqueue)
+            )
+        )
+
+    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return [intake.enqueue(self._tables, job) for job in jobs]
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
-        self._write(lambda: intake.reject(self._tables, job, failure))
+        self._database.commit(lambda: intake.reject(self._tables, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
         return intake.promote(self._tables)
@@ -159,9 +145,6 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
 
     def _end_of(self, session: Session) -> float:
         return self._clock.monotonic() + session.ttl.total_seconds()
-
-    async def extend(self, session: Session) -> bool:
-        return self._extend(session)
 
     def _extend(self, session: Session) -> bool:
         lives = self._tables.is_live(session)
@@ -191,57 +174,48 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     ) -> list[Claimed]:
         if not self._tables.is_live(session):
             return []
-        room = self.room(caps)
-        wanted = limit if room is None else min(limit, room)
-        unheld = self.open_lanes(lanes, trial)
-        claimed = self._write(lambda: intake.claim(self._tables, session, unheld, wanted))
-        self.occupy(caps, [one.lease for one in claimed])
-        return claimed
+        room, unheld = self.lanes.room(caps, limit), open_lanes(self._database, lanes, trial)
+
+        def claim() -> list[Claimed]:
+            claimed = intake.claim(self._tables, session, unheld, room)
+            self.lanes.occupy(caps, [one.lease for one in claimed])
+            return claimed
+
+        return self._database.commit(claim)
 
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
         if not self._tables.is_live(session):
             return None
-        return self._write(lambda: intake.claim_job(self._tables, session, job_id, generation))
-
-    async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
-        if not self._tables.is_live(session):
-            return []
-        unheld = self.open_lanes(list(self._tables.lanes), False)
-        return self._write(lambda: handed.claim_jobs(self._tables, session, hints, unheld))
-
-    async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:
-        return handed.waiting(self._tables, ids)
-
-    async def all_waiting(self, *, after: JobId | None, limit: int) -> list[DispatchEntry]:
-        return handed.all_waiting(self._tables, after, limit)
-
-    async def due_soon(self, within: timedelta, limit: int) -> list[DispatchEntry]:
-        return handed.due_soon(self._tables, within, limit)
-
-    async def count_waiting(self) -> dict[Lane, Depth]:
-        return handed.count_waiting(self._tables)
+        return self._database.commit(lambda: intake.claim_job(self._tables, session, job_id, generation))
 
     async def settle_unheld(
         self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
     ) -> SettlementStatus:
-        return self._write(lambda: outcomes.settle_unheld(self._tables, job_id, generation, verdict, by))
+        return self._database.commit(
+            lambda: outcomes.settle_unheld(self._tables, job_id, generation, verdict, by)
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
         def settle() -> list[SettlementStatus]:
             attempt_data.keep_logs(self._tables, settlements)
             return [outcomes.settle(self._tables, settlement) for settlement in settlements]
 
-        return self._write(settle)
+        return self._database.commit(settle)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         yield None
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
-        return self._write(lambda: run_to_end(work(_NoSql(self._tables, self))))
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False, atomic: bool = True
+    ) -> T:
+        def run() -> T:
+            return run_to_end(work(self._database.transaction()))
+
+        return self._database.look(run) if reads else self._database.commit(run)
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._write(lambda: outcomes.complete_in(self._tables, lease, end, duration))
+        self._database.commit(lambda: outcomes.complete_in(self._tables, lease, end, duration))
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         self._write_fenced(lambda: outcomes.record_step(self._tables, lease, name, result))
@@ -267,13 +241,21 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
         return recovery.stuck(self._tables, limits, limit, owner, ids)
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        return self._write(lambda: recovery.reclaim(self._tables, reclaims, stuck))
+        return self._database.commit(lambda: recovery.reclaim(self._tables, reclaims, stuck))
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        return self._write(lambda: recovery.time_out(self._tables, limit, skip))
+        return self._database.commit(lambda: recovery.time_out(self._tables, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
-        return self._write(lambda: recovery.purge(self._tables, task, keep, limit, but))
+        def purge() -> int:
+            before = set(self._tables.jobs)
+            removed = recovery.purge(self._tables, task, keep, limit, but)
+            gone = before - self._tables.jobs.keys()
+            for hook in self.extensions.purged if gone else ():
+                run_to_end(hook(self._database.transaction(), gone))
+            return removed
+
+        return self._database.commit(purge)
 
     async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
@@ -287,84 +269,22 @@ class MemoryStore(Queries, Lanes, ApiTables, Outbox):
     async def cancel(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        self._write(lambda: manual.cancel(self._tables, job_id, by, reason, precondition))
+        self._database.commit(lambda: manual.cancel(self._tables, job_id, by, reason, precondition))
 
-    async def retry(
-        self,
-        job_id: JobId,
-        by: str,
-        *,
-        kind: Kind,
-        forget: Collection[str] | None = None,
-        queue: str | None = None,
-        edit: Edit | None = None,
-        priority: int | None = None,
-        precondition: Precondition = UNCONDITIONAL,
-        stuck: StuckAttempt | None = None,
-    ) -> int:
-        return self._write(
-            lambda: manual.retry(
-                self._tables, job_id, by, kind, forget, queue, edit, priority, precondition, stuck
-            )
-        )
+    async def retry(self, job_id: JobId, by: str, **options: Unpack[RetryOptions]) -> int:
+        return self._database.commit(lambda: manual.retry(self._tables, job_id, by, **options))
 
     async def discard(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        self._write(lambda: manual.discard(self._tables, job_id, by, reason, precondition))
-
-    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return self._write(lambda: notes.note(self._tables, job_id, kind, name, meta))
-
-    # -- looking, at lanes too ----------------------------------------------------------------------------------------
-    async def queue_position(self, job_id: JobId, scopes: Collection[str] = ()) -> QueuePosition | None:
-        return queue_position.queue_position(
-            self._tables, job_id, {scope: self.use(scope) for scope in scopes}
-        )
+        self._database.commit(lambda: manual.discard(self._tables, job_id, by, reason, precondition))
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        await self._wait(timeout)
+        await self._database.notifier.wait_for_write(timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
-        await self._wait(timeout)
-
-    async def _wait(self, timeout: float) -> None:
-        notifier = self._notifier
-        try:
-            async with asyncio.timeout(
-                timeout
-            ):  # `wait_for` of 3.11 may lose a cancellation that comes with the ring
-                await notifier.wait()
-        except TimeoutError:
-            return
+        await self._database.notifier.wait_for_write(timeout)
 
     def heartbeat(self) -> HeartbeatConnection:
-        return _MemoryHeartbeat(self._extend)
-
-
-class _NoSql:
-    """What a hook is given here: there is no SQL to run, but the moves are told."""
-
-    dialect = "memory"
-
-    def __init__(self, tables: Tables, store: MemoryStore) -> None:
-        self.tables, self.store = tables, store
-
-    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        raise UsageError("the memory store runs no SQL; test this hook on SQLite")
-
-    async def now(self) -> datetime:
-        return self.tables.clock.now()
-
-
-class _MemoryHeartbeat:
-    """*beat* extends a session; it never waits, so any thread may call it."""
-
-    def __init__(self, beat: Callable[[Session], bool]) -> None:
-        self._beat = beat
-
-    def beat(self, session: Session) -> bool:
-        return self._beat(session)
-
-    def close(self) -> None: ...
+        return LocalHeartbeat(self._extend)

@@ -1,18 +1,18 @@
-"""What the other stores keep in tables: jobs, sessions, dedupe keys, events; and the little that every verb needs."""
+"""What the other stores have in tables: jobs, sessions, dedupe keys and events."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from typing import Any
 
-from holdfast.domain.credit import CreditHold, Grant, HoldState, LedgerEntry
-from holdfast.domain.fairness import Turns
-from holdfast.domain.job import (
+from holdfast.engine.ports import MoveNotice
+from holdfast.errors import UnknownJob
+from holdfast.jobs.job import (
     Artifact,
     Attempt,
     DeadLetter,
@@ -25,17 +25,16 @@ from holdfast.domain.job import (
     Session,
     SessionId,
 )
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.posting import Wallet
-from holdfast.domain.verdict import Failure
-from holdfast.engine.ports import Clock, MoveNotice
-from holdfast.errors import UnknownJob
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import Kind, State
+from holdfast.jobs.verdict import Failure
+from holdfast.resilience.fairness import Turns
 from holdfast.stores.encoding import some
 
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session, and how long it lives by the monotonic clock."""
+    """A session, which ends at *until* by the monotonic clock."""
 
     session: Session
     queues: tuple[str, ...] | None
@@ -59,7 +58,7 @@ class Live:
 
 @dataclass(slots=True)
 class Job:
-    """All there is to know of one job. *live* is there while it is processing."""
+    """One job. *live* is None unless it is processing."""
 
     id: JobId
     number: int
@@ -73,8 +72,8 @@ class Job:
     updated_at: datetime
     deadline_at: datetime | None
     ord: datetime
-    deferred: bool = False  #: not in line yet: due later, or kept out when it became due
-    turn: int | None = None  #: its pass in a fair line, once it has been placed there
+    deferred: bool = False  #: not ready: it is due later, or was held back when it became due
+    turn: int | None = None  #: its pass in a fair lane, once it has one
     generation: int = 1
     epoch: int = 0
     attempt: int = 0
@@ -96,21 +95,21 @@ class Job:
     logs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     dead: DeadLetter | None = None
-    done: set[str] = field(default_factory=set)  #: the names of people's calls that were carried out
+    done: set[str] = field(default_factory=set)  #: the tokens of the manual calls that were carried out
 
     @property
     def place(self) -> tuple[int, bool, int, datetime, int]:
-        """Return its place in its line: lowest first; in a fair line jobs that are not placed yet come last."""
+        """Return what the jobs of a lane are sorted by; in a fair lane jobs without a turn come last."""
         return -self.spec.priority, self.turn is None, self.turn or 0, self.ord, self.number
 
     def holds(self, lease: Lease) -> bool:
-        """Whether *lease* is the current one."""
+        """Return whether *lease* is the current one."""
         return self.live is not None and self.live.epoch == lease.epoch
 
     def current_attempt(
         self, ended_at: datetime | None, outcome: str | None, failure: Failure | None
     ) -> Attempt:
-        """The attempt under way, as the record of attempts shows it."""
+        """Return the record of the current attempt, which ended with *outcome*, or which still runs."""
         assert self.live is not None
         return Attempt(
             job_id=self.id,
@@ -125,20 +124,8 @@ class Job:
         )
 
 
-@dataclass(slots=True)
-class Ledger:
-    """Credits: what the other stores keep in the tables `credit_…`."""
-
-    prices: dict[str, int] = field(default_factory=dict)
-    wallets: dict[str, Wallet] = field(default_factory=dict)
-    created: dict[str, datetime] = field(default_factory=dict)
-    grants: dict[str, Grant] = field(default_factory=dict)
-    holds: dict[tuple[JobId, int], tuple[CreditHold, HoldState]] = field(default_factory=dict)
-    entries: list[LedgerEntry] = field(default_factory=list)
-
-
 class Tables:
-    """All state in dictionaries. *told* is what the hooks have not heard of yet."""
+    """All state in dictionaries. A write that fails restores what `save` has copied."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -147,22 +134,19 @@ class Tables:
         self.dedupe: dict[bytes, JobId] = {}
         self.sessions: dict[SessionId, OpenSession] = {}
         self.events: list[Event] = []
-        self.told: list[MoveNotice] = []
+        self.notices: list[MoveNotice] = []  #: for the hooks
         self.numbers, self.epochs, self.session_ids = count(1), count(1), count(1)
         self.turns = Turns()
         self.weights: dict[str, float] = {}
-        self.paused: Callable[[], Collection[str]] = tuple  #: the duties that a hold in force stops
+        self.paused: Callable[[], Collection[str]] = tuple  #: returns the maintenance tasks that are paused
         self.passes: dict[tuple[Lane, int], dict[str, int]] = defaultdict(
             dict
-        )  #: of a line's owners; "": the last given
-        self.ledger = Ledger()
+        )  #: the last pass of each owner of a lane at a priority; "": of any owner
         self._event_ids = count(1)
-        self._saved: (
-            tuple[dict[JobId, Job], dict[Lane, None], dict[bytes, JobId], list[Event], Ledger] | None
-        ) = None
+        self._saved: tuple[dict[JobId, Job], dict[Lane, None], dict[bytes, JobId], list[Event]] | None = None
 
     def find(self, job_id: JobId) -> Job:
-        """The job, or `UnknownJob`."""
+        """Return the job, or raise `UnknownJob`."""
         if job_id not in self.jobs:
             raise UnknownJob(job_id)
         return self.jobs[job_id]
@@ -177,31 +161,46 @@ class Tables:
     def record(
         self, kind: Kind, job: Job, *, epoch: int | None = None, attempt: int | None = None, **meta: Any
     ) -> None:
-        """Append the event of a move; the hooks will be told of it."""
+        """Append the event of a move, and a notice for the hooks."""
         epoch = job.epoch if epoch is None else epoch
-        attempt = job.attempt if attempt is None else attempt
-        told = some(meta)
-        self.told.append(MoveNotice(kind, job.id, epoch, attempt, told))
+        self._append(kind, job.id, epoch, job.attempt if attempt is None else attempt, meta)
+
+    def record_no_job(self, kind: Kind, meta: Mapping[str, Any]) -> None:
+        """Append an event of a lane, a dependency or a message, and a notice for the hooks."""
+        self._append(kind, JobId(""), 0, 0, meta)
+
+    def _append(self, kind: Kind, job_id: JobId, epoch: int, attempt: int, meta: Mapping[str, Any]) -> None:
+        shown = some(meta)
+        self.notices.append(MoveNotice(kind, job_id, epoch, attempt, shown))
         self.events.append(
             Event(
                 id=self.next_event(),
                 at=self.clock.now(),
                 kind=kind.name,
-                job_id=job.id,
+                job_id=job_id,
                 epoch=epoch,
                 attempt=attempt,
-                meta=told,
+                meta=shown,
             )
         )
 
+    def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        """Append an event that is no move. Return False, and append nothing, if the job has one of this kind and name."""
+        job = self.find(job_id)
+        for event in self.events:
+            if (event.job_id, event.kind, event.meta.get("name")) == (job_id, kind.name, name):
+                return False
+        self.record(kind, job, name=name, **meta)
+        return True
+
     # -- undoing ----------------------------------------------------------------------------------------------------
     def save(self) -> None:
-        """Remember how everything was, before moves that a hook may undo."""
-        self._saved = deepcopy((self.jobs, self.lanes, self.dedupe, self.events, self.ledger))
+        """Copy all state, before moves that a hook may undo."""
+        self._saved = deepcopy((self.jobs, self.lanes, self.dedupe, self.events))
 
     def forget_saved(self) -> None:
         self._saved = None
 
     def restore(self) -> None:
         if self._saved is not None:
-            self.jobs, self.lanes, self.dedupe, self.events, self.ledger = self._saved
+            self.jobs, self.lanes, self.dedupe, self.events = self._saved

@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL, for lines of work: opened when none is idle, and again when lost.
+"""Connections to PostgreSQL, one for each kind of work. They are opened when none is idle, and again when one is lost.
 
-A claim must not wait behind a long read, nor a settle behind a claim: each line is used by one caller at a time, and
-none waits for another. It goes on with the connection that it had, or with one that nobody uses now, or with a new one:
-a quiet process has two or three, a busy one as many as it has lines. A pool's reset after each use would cost a round
-trip; nothing here needs one.
+A claim must not wait for a long read, nor a settlement for a claim. So each kind of work ("claim", "settle" …) has one caller
+at a time, and no kind waits for another. It uses the connection that it used last, or an idle one, or a new one: a quiet
+process has two or three, a busy one as many as there are kinds. The pool of the driver would cost a round trip after each use
+for a reset, which nothing here needs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from holdfast.stores.postgres.type_cache import Connection
 
 T = TypeVar("T")
 
-#: Set on our own connections: a plan cached while the tables were empty must not walk them when they are full, a statement is
-#: planned once (the server would plan each claim anew as soon as there are many jobs, which takes as long as the claim), and
-#: a worker that is frozen inside a transaction must not hold a row that others need.
+#: The settings of our own connections. A plan that was cached while the tables were empty must not scan them when they are
+#: full. A statement is planned once: with many jobs the server would plan each claim anew, which takes as long as the claim.
+#: A worker that is frozen inside a transaction must not hold a row that others need.
 SETTINGS = {
     "application_name": "holdfast",
     "enable_seqscan": "off",
@@ -33,7 +33,7 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": "30s",
     "statement_timeout": "60s",
 }
-#: As the server spells it. PgBouncer compares the words, and would send the driver's own ('utf-8') before each transaction.
+#: Spelled as the server does. PgBouncer compares the text, and would send the driver's ('utf-8') before each transaction.
 POOLED = {"client_encoding": "UTF8"}
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
@@ -41,6 +41,8 @@ END_SECONDS = 2.0
 
 
 class Connections:
+    """The connections of one store to its database. Call it from one event loop."""
+
     def __init__(self, url: str) -> None:
         parts = readable(url)
         options = dict(parse_qsl(parts.query))
@@ -51,18 +53,21 @@ class Connections:
         self.pooled = prepare == "off"
         self.url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lines: dict[str, _Line] = {}
-        self._idle: dict[Connection, None] = {}  #: used by nobody now, the last one used last
+        self._idle: dict[Connection, None] = {}  #: not in use, the most recently used last
         self._pending: set[asyncio.Task[Any]] = (
             set()
         )  #: being opened or closed, whether or not a caller still waits
         self.offset = "0"  #: moves the clock of tests
         self.closed = False
-        #: Done first on every new connection: it may lead to another server than the one before.
+        #: Called first with every new connection, which may lead to another server than the one before.
         self.greet: Callable[[asyncpg.Connection[Any]], Awaitable[None]] | None = None
 
     async def connect(self, **settings: str) -> Connection:
-        """A new one, which is the caller's to close. A caller that gives up while it is opened leaves it to us: the driver, stopped
-        in the middle, would lose a socket."""
+        """Open a connection, which the caller closes.
+
+        If the caller is cancelled meanwhile, the connection is still opened and then closed here: the driver would lose a
+        socket if it was stopped in between.
+        """
         making = self._begin(self._connect(settings))
         try:
             return await asyncio.shield(making)
@@ -99,7 +104,10 @@ class Connections:
             connection.offset = self.offset
 
     def take(self, name: str) -> _Taken:
-        """A connection for this line, which has one caller at a time. A lost one is replaced by the next caller."""
+        """Return a context manager for the connection of this kind of work, which has one caller at a time.
+
+        A connection that was lost is replaced for the next caller.
+        """
         if self.closed:
             raise StoreError("the store is closed; open it again to go on")
         line = self._lines.get(name)
@@ -108,7 +116,7 @@ class Connections:
         return _Taken(self, line)
 
     def idle(self, last: Connection | None) -> Connection | None:
-        """The one that was had last, or another that nobody uses now."""
+        """Return the connection that was used *last* if it is idle, else any idle one, else None."""
         if last is not None and last in self._idle:
             del self._idle[last]
             if not last.is_closed():
@@ -123,7 +131,7 @@ class Connections:
         self._idle[connection] = None
 
     async def end(self, connection: Connection) -> None:
-        """Close a connection that was left in the middle of something. A caller that is cancelled again does not wait for it."""
+        """Close a connection on which a statement was interrupted. A caller that is cancelled again does not wait for it."""
         await asyncio.shield(self._begin(_end(connection)))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -133,7 +141,8 @@ class Connections:
         return task
 
     def drop_idle(self) -> None:
-        """Another one was lost, and they lead to the same server: not one after the other shall find that out."""
+        """Drop the idle connections because one was lost: they lead to the same server, and callers would find that out one by
+        one."""
         while self._idle:
             self._idle.popitem()[0].terminate()
 
@@ -141,13 +150,13 @@ class Connections:
         self.closed = True
         for line in self._lines.values():
             async with line.lock:
-                pass  # its user has put it back
+                pass  # its caller has returned the connection
         await asyncio.gather(*self._pending, return_exceptions=True)
         while self._idle:
             await _end(self._idle.popitem()[0])
 
     def abandon(self) -> None:
-        """Close what can be closed without the event loop, which is gone."""
+        """Close the connections without their event loop, which is gone."""
         self.closed = True
         for connection in {*self._idle, *(line.last for line in self._lines.values())}:
             if connection is not None:
@@ -156,7 +165,7 @@ class Connections:
 
 
 async def _end(connection: Connection) -> None:
-    """The server is told to stop what it does for us. The driver's own limit leaves out how long that takes."""
+    """Close a connection, and let the server stop what it does for it. The driver's own timeout does not cover that."""
     try:
         async with asyncio.timeout(END_SECONDS):
             await connection.close()
@@ -170,7 +179,7 @@ def _unwanted(making: asyncio.Task[Connection]) -> None:
 
 
 def abandon(connection: Any) -> None:
-    """End a connection whose event loop is closed: nothing can be awaited any more, but the socket must not stay."""
+    """Close the socket of a connection whose event loop is closed, so that nothing can be awaited."""
     transport = connection._transport
     try:
         connection.terminate()  # it is marked as closed; then the loop refuses
@@ -183,13 +192,15 @@ def abandon(connection: Any) -> None:
 
 
 class _Line:
+    """One kind of work."""
+
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.last: Connection | None = None  #: what its caller uses, or the one before used
+        self.last: Connection | None = None  #: the connection that its caller uses, or that the last one used
 
 
 class _Taken:
-    """`async with`, written out: it is entered for every statement, and a generator would cost more than the lock."""
+    """The context manager that `Connections.take` returns. It is a class because a generator would cost more than the lock."""
 
     __slots__ = ("_line", "_lines")
 

@@ -1,4 +1,4 @@
-"""The part of the port that `holdfast.engine.dispatch` describes: jobs that a broker hands out."""
+"""Jobs that a broker hands out. `holdfast.engine.dispatch` has the contract."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import Claimed, JobId, Lane, Session
-from holdfast.domain.moves import Kind
 from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
+from holdfast.jobs.job import Claimed, JobId, Lane, Session
+from holdfast.jobs.moves import Kind
 from holdfast.stores.encoding import MOST_PER_EVENT
 from holdfast.stores.postgres.claims import claimed
+from holdfast.stores.postgres.database import UNDONE, Database
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.outbox import Outbox
-from holdfast.stores.postgres.runner import UNDONE
 
 _NOTHING = timedelta()
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
@@ -27,24 +26,29 @@ _LATER = (
 )
 
 
-class DispatchQueries(Outbox):
+class Dispatch:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
-        wanted = [hint for hint in dict.fromkeys(hints) if is_uuid(hint.job_id)][:MOST_PER_EVENT]
-        if not wanted:
+        known = [hint for hint in dict.fromkeys(hints) if is_uuid(hint.job_id)][:MOST_PER_EVENT]
+        if not known:
             return []
         # Sent again only when the server undid it: see `claim`.
-        return await self._runner.run("claim", lambda db: self._claim_jobs(db, session, wanted), again=UNDONE)
+        return await self._database.run(
+            "claim", lambda db: self._claim_jobs(db, session, known), again=UNDONE
+        )
 
     async def _claim_jobs(
         self, connection: asyncpg.Connection[Any], session: Session, hints: list[DispatchHint]
     ) -> list[Claimed]:
-        move = self._move(connection)
-        if not any(Kind.processing in kinds for kinds, _ in self.hooks):
+        move = self._database.move(connection)
+        if not any(Kind.processing in kinds for kinds, _ in self._database.hooks):
             return await _take(move, session, hints)
         async with connection.transaction():
             taken = await _take(move, session, hints)
             for one in taken:
-                move.tell(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
+                move.notice(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
             await move.call_hooks()
         return taken
 
@@ -64,18 +68,20 @@ class DispatchQueries(Outbox):
         return await self._entries(sql, within, limit)
 
     async def count_waiting(self) -> dict[Lane, Depth]:
-        rows = await self._rows(
+        rows = await self._database.rows(
             "SELECT lane, sum(due)::bigint, sum(later)::bigint FROM ("
             " SELECT lane, count(*) AS due, 0 AS later FROM holdfast.ready WHERE key IS NULL GROUP BY lane UNION ALL"
             " SELECT lane, 0, count(*) FROM holdfast.deferred WHERE key IS NULL GROUP BY lane) x GROUP BY lane"
         )
-        lane_of = await self._look(lambda db: self._lanes.by_number(db, [number for number, _, _ in rows]))
+        lane_of = await self._database.read(
+            lambda db: self._database.lanes.by_number(db, [number for number, _, _ in rows])
+        )
         return {lane_of[number]: Depth(due, later) for number, due, later in rows}
 
     async def _entries(self, sql: str, *parameters: Any) -> list[DispatchEntry]:
-        async def look(connection: asyncpg.Connection[Any]) -> list[DispatchEntry]:
+        async def read(connection: asyncpg.Connection[Any]) -> list[DispatchEntry]:
             rows = await connection.fetch(sql, *parameters)
-            lane_of = await self._lanes.by_number(connection, [row["lane"] for row in rows])
+            lane_of = await self._database.lanes.by_number(connection, [row["lane"] for row in rows])
             return [
                 DispatchEntry(
                     JobId(str(job_id)), generation, lane_of[lane], -prio, max(delay or _NOTHING, _NOTHING)
@@ -83,7 +89,7 @@ class DispatchQueries(Outbox):
                 for job_id, generation, lane, prio, delay in rows
             ]
 
-        return await self._look(look)
+        return await self._database.read(read)
 
 
 async def _take(move: Move, session: Session, hints: list[DispatchHint]) -> list[Claimed]:

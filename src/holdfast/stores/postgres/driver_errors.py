@@ -1,4 +1,4 @@
-"""What PostgreSQL and its driver refuse, and what that means: to us, and in one line to people."""
+"""Turn errors of PostgreSQL and its driver into ours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import SplitResult
 
 import asyncpg
 
-from holdfast.domain.urls import parts_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable, UsageError
+from holdfast.values.urls import parts_of
 
 _AWAY = (
     OSError,
@@ -20,12 +20,12 @@ _AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    # Used after the server had said goodbye and before the socket was seen to be closed.
+    # The connection was used after the server had ended it and before its socket was seen to be closed.
     asyncpg.InternalClientError,
 )
-#: After these a connection is of no use, and the others are as lost.
+#: After these errors the connection is lost, and the other connections are too.
 LOST = (*_AWAY, TimeoutError)
-#: The server undid the transaction or ended the connection for reasons of its own: the same may go through at once.
+#: The server undid the transaction or ended the connection for reasons of its own: the same may succeed at once.
 PASSING = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -33,7 +33,7 @@ PASSING = (
     asyncpg.CrashShutdownError,
     asyncpg.InternalClientError,
 )
-#: All that the driver may raise.
+#: All errors that the driver raises.
 DRIVER_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -44,7 +44,7 @@ DRIVER_ERRORS = (
 
 
 def translate(error: BaseException, url: str) -> StoreError:
-    """One line for people: what happened, why, what to do; never the password."""
+    """Return *error* as one of ours. Its text says in one line what happened and what to do, and never has the password."""
     where = shown(url)
     match error:
         case StoreError():
@@ -91,7 +91,7 @@ def translate(error: BaseException, url: str) -> StoreError:
             )
         case socket.gaierror():
             return StoreUnavailable(
-                f"PostgreSQL at {where} cannot be reached: nobody knows a host of that name"
+                f"PostgreSQL at {where} cannot be reached: the name of its host is unknown; check the URL"
             )
         case TimeoutError():
             return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
@@ -112,14 +112,14 @@ def behind_a_pooler(url: str) -> StoreError:
 
 
 def _is_of_a_pooler(error: BaseException) -> bool:
-    """It refused our settings, or has lent the session that knew our statement to somebody else."""
+    """Return whether a pooler has refused our settings, or has lent the session with our statement to another client."""
     return isinstance(
         error, (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
     ) or (isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error))
 
 
 def readable(url: str) -> SplitResult:
-    """Its parts; a `UsageError` where host or port are none."""
+    """Return the parts of *url*. Raise `UsageError` if its host or port cannot be read."""
     parts = parts_of(url)
     if parts is None:
         raise UsageError(
@@ -130,7 +130,7 @@ def readable(url: str) -> SplitResult:
 
 
 def shown(url: str) -> str:
-    """The address without user and password."""
+    """Return the address in *url* without user and password."""
     parts = parts_of(url)
     if parts is None:
         return "an address that cannot be read"

@@ -1,4 +1,4 @@
-"""Event numbers after a restore: a new cluster counts its transactions from the start, so an offset is added (ADR 0002)."""
+"""Keep event numbers growing after a restore: a new cluster counts its transactions from 0, so an offset is added (ADR 0002)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ OFFSET = "SELECT holdfast.event_offset()"
 
 
 async def keep_growing(connection: asyncpg.Connection[Any]) -> None:
-    """Raise the offset where the newest event is above what this cluster would number the next one.
+    """Raise the offset if the number of the newest event is above the next one of this cluster.
 
     The lock waits for transactions that have written events and holds back new ones: a number under the old offset that commits
-    after one under the new would stand behind readers who have passed its place.
+    after one under the new would never be read, because readers have passed its place.
     """
     if not await connection.fetchval(LAG):
         return

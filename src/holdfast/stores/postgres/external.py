@@ -1,19 +1,17 @@
-"""Jobs that are executed outside: claimed by their id, and what comes for them when they have ended."""
+"""Claim one job by its id, and store late results, for external tasks."""
 
 from __future__ import annotations
 
-from holdfast.domain.external import late_key, why_late
-from holdfast.domain.job import Claimed, JobId, Lease, Session
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.verdict import Verdict
 from holdfast.engine.ports import SettlementStatus
+from holdfast.jobs.external import late_key, why_late
+from holdfast.jobs.job import Claimed, JobId, Lease, Session
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Verdict
 from holdfast.stores.postgres.claims import claimed
 from holdfast.stores.postgres.lanes import LaneNumbers
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.notes import note
-from holdfast.stores.postgres.outcomes import CANCELLED, FAILED, store_late_result
-
-_STATES = {FAILED: State.FAILED, CANCELLED: State.CANCELLED}
+from holdfast.stores.postgres.outcomes import store_late_result
+from holdfast.stores.postgres.state_tables import STATES
 
 
 async def claim_job(
@@ -21,7 +19,7 @@ async def claim_job(
 ) -> Claimed | None:
     for row in await move.run("claim_job", session.id, job_id, generation):
         one = claimed(row, await lanes.by_number(move.connection, [row["lane"]]))
-        move.tell(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
+        move.notice(Kind.processing, one.lease, one.attempt, {"worker": session.worker})
         return one
     return None
 
@@ -34,10 +32,10 @@ async def settle_unheld(
         job_id,
     )
     if ended is None or ended["generation"] != generation:
-        told = {"by": by, "generation": generation}
-        await note(move, job_id, Kind.stale_write, f"generation {generation}", told)
+        meta = {"by": by, "generation": generation}
+        await move.transaction.note(job_id, Kind.stale_write, f"generation {generation}", meta)
         return SettlementStatus.STALE
-    reason = why_late(_STATES.get(ended["state"], State.COMPLETE), ended["error_code"])
+    reason = why_late(STATES[ended["state"]], ended["error_code"])
     if reason is None:
         return SettlementStatus.REPEATED
     last = await move.connection.fetchrow(

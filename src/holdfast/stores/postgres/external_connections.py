@@ -1,34 +1,34 @@
 """Enqueue and publish inside the caller's own transaction: asyncpg, psycopg (sync, async), SQLAlchemy (sync, async), Django.
 
-The plan of statements is the same; only the way to run one differs. The caller's commit must be durable (rule 8 of docs/explanation/reliability.md).
+All run the same coroutine; only the way to run a statement differs. The caller's commit must be durable (rule 8 of docs/explanation/reliability.md).
 What can be refused is refused before the first write, because a failed statement would undo the caller's transaction.
 Hooks run in the caller's transaction too, on the caller's connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
-from holdfast.domain.job import Enqueued, JobBatch, JobId, Lane, NewJob
-from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Hook, MoveNotice
+from holdfast.engine.ports import Hook, MoveNotice, Row, Transaction
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreError, StoreUnavailable, UsageError
+from holdfast.jobs.job import Enqueued, JobBatch, JobId, Lane, NewJob
+from holdfast.jobs.moves import Kind
 from holdfast.stores.foreign_connections import is_of, refuse_lender
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.migrations import refuse_family
 from holdfast.stores.postgres import enqueue_plan
-from holdfast.stores.postgres.enqueue_plan import SQL, Row
+from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.migrate import INSTEAD
-from holdfast.stores.postgres.move import ask_the_time
+from holdfast.stores.postgres.transaction import PostgresTransaction
 
-T = TypeVar("T")
 Rows = Sequence[Row]
 _CHECK = """SELECT current_setting('synchronous_commit'), current_database()::text, to_regclass($1::text) IS NOT NULL,
                    EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('holdfast.migration') AND attname = 'family')"""
+_COMPONENTS = "SELECT DISTINCT component FROM holdfast.migration"
 #: The lanes that the caller's transaction can see, by their place; and whether events could be numbered too low.
 _LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::boolean[])
@@ -36,43 +36,25 @@ _LANES = """SELECT u.place, l.id, holdfast.event_numbers_lag()
               LEFT JOIN holdfast.lane l USING (queue, task, dependency, shard, fair)"""
 
 
-_UNDO = "ROLLBACK TO SAVEPOINT holdfast_hooks"
-
-
-class Statement(NamedTuple):
-    """To be run on the caller's connection; answered with its rows."""
-
-    sql: str
-    parameters: tuple[Any, ...]
-
-
-class NewLanes(NamedTuple):
-    """To be registered beside the caller's transaction; answered with the numbers of those that could be."""
-
-    lanes: Collection[Lane]
-
-
-class HookCall(NamedTuple):
-    """To be told to the hooks."""
-
-    moves: Sequence[MoveNotice]
+#: Runs one statement on the caller's connection and returns its rows.
+Run = Callable[[str, tuple[Any, ...]], Awaitable[Rows]]
+#: Makes lanes beside the caller's transaction and returns the numbers of those that it could make.
+Register = Callable[[Collection[Lane]], Awaitable[Mapping[Lane, int]]]
 
 
 class Terms(NamedTuple):
-    """What the store asks of every caller: *url* says where the connection should lead."""
+    """What holds for every caller: the connection must be to the database of *url*, and the *hooks* are called.
+
+    *load*, if given, is called first with the components of the database. It may add hooks.
+    """
 
     url: str
     hooks: Sequence[tuple[frozenset[Kind], Hook]] = ()
-
-    def wanted(self, moves: Sequence[MoveNotice]) -> Iterator[tuple[Hook, list[MoveNotice]]]:
-        for kinds, hook in self.hooks:
-            found = [moved for moved in moves if moved.kind in kinds]
-            if found:
-                yield hook, found
+    load: Callable[[Collection[str]], None] | None = None
 
 
 class Words(NamedTuple):
-    """What the caller wants done, as errors tell it."""
+    """The words for what the caller wants done, in the errors."""
 
     thing: str
     verb: str
@@ -81,112 +63,14 @@ class Words(NamedTuple):
 
 
 JOB = Words("job", "enqueue", "enqueued", "task.options(connection=…).enqueue(…)")
-MESSAGE = Words("message", "publish", "published", "app.publish(…, connection=…)")
-
-Steps = Generator[Statement | NewLanes | HookCall, Any, T]
+MESSAGE = Words("message", "publish", "published", "app.outbox.publish(…, connection=…)")
 
 
-def _publish_steps(parameters: tuple[Any, ...], url: str) -> Steps[None]:
-    _check((yield Statement(_CHECK, ("holdfast.outbox",))), url, MESSAGE)
-    yield Statement(SQL["publish"], parameters)
-
-
-def _steps(jobs: Sequence[NewJob], terms: Terms) -> Steps[list[Enqueued]]:
-    """Return all steps, in order, for the sync and the async caller alike."""
-    url = terms.url
-    _check((yield Statement(_CHECK, ("holdfast.ready",))), url, JOB)
-    wanted = sorted({batch.spec.lane for batch in JobBatch.split(jobs)})
-    rows = yield Statement(_LANES, tuple(map(list, zip(*wanted, strict=True))))
-    if any(lag for _, _, lag in rows):
-        raise SchemaMismatch(
-            "the database was restored from a dump, its event numbers must be raised first; run `holdfast migrate`"
-        )
-    lanes = {wanted[place - 1]: number for place, number, _ in rows if number is not None}
-    if len(lanes) < len(wanted):
-        lanes |= yield NewLanes([lane for lane in wanted if lane not in lanes])
-    if terms.hooks:  # one may refuse after the first write: a caller who then goes on and commits has no job
-        yield Statement("SAVEPOINT holdfast_hooks", ())
-    plan = enqueue_plan.enqueue(jobs, lanes=lanes, grant=False)
-    moves: list[MoveNotice] = []
-    try:
-        sql, parameters = next(plan)
-        while True:
-            rows = yield Statement(sql, parameters)
-            if sql is SQL["enqueue_again"]:
-                moves += [MoveNotice(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
-            sql, parameters = plan.send(rows)
-    except StopIteration as done:
-        if terms.hooks:
-            yield HookCall(moves)
-            yield Statement("RELEASE SAVEPOINT holdfast_hooks", ())
-        answers: list[Enqueued] = done.value
-        return answers
-
-
-def enqueue_on_sync(
-    connection: Any,
-    jobs: Sequence[NewJob],
-    terms: Terms,
-    register: Callable[[Collection[Lane]], Mapping[Lane, int]],
-) -> list[Enqueued]:
-    """On a sync connection: psycopg's, SQLAlchemy's or Django's."""
-    return _drive_sync(connection, _steps(jobs, terms), JOB, terms, register) if jobs else []
-
-
-def publish_on_sync(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
-    _drive_sync(connection, _publish_steps(parameters, url), MESSAGE, Terms(url), lambda lanes: {})
-
-
-async def publish_on(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
-    run_sync = getattr(connection, "run_sync", None)
-    if is_of(connection, "sqlalchemy") and run_sync is not None:
-        await run_sync(lambda sync: publish_on_sync(sync, parameters, url))
-    elif (run := _async_runner(connection)) is not None:
-        await _drive(run, _publish_steps(parameters, url), MESSAGE, Terms(url), _no_lanes)
-    else:
-        publish_on_sync(connection, parameters, url)
-
-
-async def _no_lanes(lanes: Collection[Lane]) -> Mapping[Lane, int]:
-    return {}
-
-
-def _drive_sync(
-    connection: Any,
-    steps: Steps[T],
-    words: Words,
-    terms: Terms,
-    register: Callable[[Collection[Lane]], Mapping[Lane, int]],
-) -> T:
-    with _told(words):
-        run = _sync_runner(connection, words)
-        answer: Any = None
-        try:
-            while True:
-                match steps.send(answer):
-                    case Statement(sql, parameters):
-                        answer = run(sql, parameters)
-                    case NewLanes(lanes):
-                        answer = register(lanes)
-                    case HookCall(moves):
-                        try:
-                            for hook, wanted in terms.wanted(moves):
-                                run_to_end(hook(_SyncTransaction(run), wanted))
-                        except BaseException:
-                            run(_UNDO, ())
-                            raise
-        except StopIteration as done:
-            end: T = done.value
-            return end
-
-
+# -- enqueue ------------------------------------------------------------------------------------------------------------
 async def enqueue_on(
-    connection: Any,
-    jobs: Sequence[NewJob],
-    terms: Terms,
-    register: Callable[[Collection[Lane]], Awaitable[Mapping[Lane, int]]],
+    connection: Any, jobs: Sequence[NewJob], terms: Terms, register: Register
 ) -> list[Enqueued]:
-    """On an async connection; a sync one is served too."""
+    """Enqueue on an async connection, or on a sync one."""
     run_sync = getattr(connection, "run_sync", None)
     if is_of(connection, "sqlalchemy") and run_sync is not None:
         from sqlalchemy.util import await_only
@@ -199,75 +83,158 @@ async def enqueue_on(
         return []
     run = _async_runner(connection)
     if run is None:
-        known = await register({job.spec.lane for job in jobs})  # there is no waiting on a sync connection
+        known = await register({job.spec.lane for job in jobs})  # a sync connection cannot wait for it
         return enqueue_on_sync(connection, jobs, terms, lambda lanes: known)
-    return await _drive(run, _steps(jobs, terms), JOB, terms, register)
+    return await _enqueue(run, jobs, terms, register)
 
 
-async def _drive(
-    run: Callable[[str, tuple[Any, ...]], Awaitable[Rows]],
-    steps: Steps[T],
-    words: Words,
+def enqueue_on_sync(
+    connection: Any,
+    jobs: Sequence[NewJob],
     terms: Terms,
-    register: Callable[[Collection[Lane]], Awaitable[Mapping[Lane, int]]],
-) -> T:
-    with _told(words):
-        answer: Any = None
+    register: Callable[[Collection[Lane]], Mapping[Lane, int]],
+) -> list[Enqueued]:
+    """Enqueue on a sync connection: psycopg's, SQLAlchemy's or Django's."""
+
+    async def registered(lanes: Collection[Lane]) -> Mapping[Lane, int]:
+        return register(lanes)
+
+    if not jobs:
+        return []
+    return run_to_end(_enqueue(_sync_runner(connection, JOB), jobs, terms, registered, adapt=_to_end))
+
+
+async def _enqueue(
+    run: Run,
+    jobs: Sequence[NewJob],
+    terms: Terms,
+    register: Register,
+    *,
+    adapt: Callable[[Hook], Hook] = lambda hook: hook,
+) -> list[Enqueued]:
+    """Enqueue on the connection of *run*. *adapt* returns each hook in the form that this connection needs."""
+    with _translated(JOB):
+        _check(await run(_CHECK, ("holdfast.ready",)), terms.url, JOB)
+        if terms.load is not None:
+            terms.load([component for (component,) in await run(_COMPONENTS, ())])
+        lanes = await _lanes(run, sorted({batch.spec.lane for batch in JobBatch.split(jobs)}), register)
+        if not terms.hooks:
+            answers, _ = await _run_plan(run, jobs, lanes)
+            return answers
+        # A hook may refuse after the first write: a caller who then goes on and commits has no job.
+        await run("SAVEPOINT holdfast_hooks", ())
+        answers, moves = await _run_plan(run, jobs, lanes)
         try:
-            while True:
-                match steps.send(answer):
-                    case Statement(sql, parameters):
-                        answer = await run(sql, parameters)
-                    case NewLanes(lanes):
-                        answer = await register(lanes)
-                    case HookCall(moves):
-                        try:
-                            for hook, wanted in terms.wanted(moves):
-                                await hook(_AsyncTransaction(run), wanted)
-                        except Exception:
-                            await run(_UNDO, ())
-                            raise
-        except StopIteration as done:
-            end: T = done.value
-            return end
+            hooks = [(kinds, adapt(hook)) for kinds, hook in terms.hooks]
+            await _call_hooks(hooks, PostgresTransaction(lambda sql, *given: run(sql, given)), moves)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            await run("ROLLBACK TO SAVEPOINT holdfast_hooks", ())
+            raise
+        await run("RELEASE SAVEPOINT holdfast_hooks", ())
+        return answers
 
 
-class _SyncTransaction:
-    """The caller's transaction, as a hook sees it."""
-
-    dialect = "postgres"
-
-    def __init__(self, run: Callable[[str, tuple[Any, ...]], Rows]) -> None:
-        self._run = run
-
-    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self._run(sql, params)]
-
-    async def now(self) -> datetime:
-        return await ask_the_time(self)
+async def _lanes(run: Run, lanes: list[Lane], register: Register) -> dict[Lane, int]:
+    """Return the numbers of *lanes*, of which some may have to be made."""
+    rows = await run(_LANES, tuple(map(list, zip(*lanes, strict=True))))
+    if any(lag for _, _, lag in rows):
+        raise SchemaMismatch(
+            "the database was restored from a dump, its event numbers must be raised first; run `holdfast migrate`"
+        )
+    known = {lanes[place - 1]: number for place, number, _ in rows if number is not None}
+    missing = [lane for lane in lanes if lane not in known]
+    return {**known, **await register(missing)} if missing else known
 
 
-class _AsyncTransaction:
-    dialect = "postgres"
+async def _run_plan(
+    run: Run, jobs: Sequence[NewJob], lanes: Mapping[Lane, int]
+) -> tuple[list[Enqueued], list[MoveNotice]]:
+    plan, moves = enqueue_plan.enqueue(jobs, lanes=lanes, grant=False), list[MoveNotice]()
+    try:
+        sql, parameters = next(plan)
+        while True:
+            rows = await run(sql, parameters)
+            if sql is SQL["enqueue_again"]:
+                moves += [MoveNotice(Kind.queued, JobId(str(row[0])), 0, 0, {}) for row in rows]
+            sql, parameters = plan.send(rows)
+    except StopIteration as done:
+        return done.value, moves
 
-    def __init__(self, run: Callable[[str, tuple[Any, ...]], Awaitable[Rows]]) -> None:
-        self._run = run
 
-    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self._run(sql, params)]
+async def _call_hooks(
+    hooks: Sequence[tuple[frozenset[Kind], Hook]], transaction: Transaction, moves: Sequence[MoveNotice]
+) -> None:
+    for kinds, hook in hooks:
+        observed = [moved for moved in moves if moved.kind in kinds]
+        if observed:
+            await hook(transaction, observed)
 
-    async def now(self) -> datetime:
-        return await ask_the_time(self)
+
+def _to_end(hook: Hook) -> Hook:
+    """Return the hook for a sync connection, where it may await its transaction alone."""
+
+    async def call(transaction: Transaction, moves: Sequence[MoveNotice]) -> None:
+        run_to_end(hook(transaction, moves))
+
+    return call
+
+
+# -- publish ------------------------------------------------------------------------------------------------------------
+async def publish_on(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
+    """Publish on an async connection, or on a sync one."""
+    run_sync = getattr(connection, "run_sync", None)
+    if is_of(connection, "sqlalchemy") and run_sync is not None:
+        await run_sync(lambda sync: publish_on_sync(sync, parameters, url))
+    elif (run := _async_runner(connection)) is not None:
+        await _publish(run, parameters, url)
+    else:
+        publish_on_sync(connection, parameters, url)
+
+
+def publish_on_sync(connection: Any, parameters: tuple[Any, ...], url: str) -> None:
+    """Publish on a sync connection."""
+    run_to_end(_publish(_sync_runner(connection, MESSAGE), parameters, url))
+
+
+async def _publish(run: Run, parameters: tuple[Any, ...], url: str) -> None:
+    with _translated(MESSAGE):
+        _check(await run(_CHECK, ("holdfast.outbox",)), url, MESSAGE)
+        await run(SQL["publish"], parameters)
+
+
+# -- connections --------------------------------------------------------------------------------------------------------
+def _named_rows(cursor: Any) -> Callable[[Sequence[Any]], _NamedRow]:
+    """Return what makes rows of psycopg that can be read by name too, as asyncpg's can."""
+    places = {column.name: place for place, column in enumerate(cursor.description or ())}
+    return lambda values: _NamedRow(values, places)
+
+
+class _NamedRow:
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, values: Sequence[Any], places: Mapping[str, int]) -> None:
+        self._values, self._places = tuple(values), places
+
+    def __getitem__(self, column: Any) -> Any:
+        return self._values[self._places[column] if isinstance(column, str) else column]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 def _check(rows: Rows, url: str, words: Words) -> None:
     [(commit, database, has_schema, has_family)] = rows
     parts = urlsplit(url)
-    wanted = unquote(parts.path.removeprefix("/"))
+    expected = unquote(parts.path.removeprefix("/"))
     # Behind a pooler (`?prepare=off`) the name in the URL may be the pooler's own.
-    if wanted and database != wanted and "prepare=off" not in parts.query:
+    if expected and database != expected and "prepare=off" not in parts.query:
         raise UsageError(
-            f"the connection is to the database {database}, the {words.thing}s are in {wanted}; pass one to that"
+            f"the connection is to the database {database}, the {words.thing}s are in {expected}; pass one to that"
         )
     if not has_schema:
         raise SchemaMismatch(f"the database {database} has no Holdfast schema; run `holdfast migrate`")
@@ -281,8 +248,8 @@ def _check(rows: Rows, url: str, words: Words) -> None:
 
 
 @contextmanager
-def _told(words: Words) -> Iterator[None]:
-    """The driver's error as one of ours, in one line that says what became of the caller's transaction."""
+def _translated(words: Words) -> Iterator[None]:
+    """Raise an error of the driver as one of ours, in one line that says what became of the caller's transaction."""
     try:
         yield
     except HoldfastError:
@@ -290,10 +257,10 @@ def _told(words: Words) -> Iterator[None]:
     except Exception as error:
         if not (is_of(error, "asyncpg") or is_of(error, "psycopg")):
             raise
-        raise _translated(error, words) from error
+        raise _translation(error, words) from error
 
 
-def _translated(error: Exception, words: Words) -> StoreError:
+def _translation(error: Exception, words: Words) -> StoreError:
     code: str = getattr(error, "sqlstate", None) or ""
     what = str(error).partition("\n")[0] or type(error).__name__
     thing, past = words.thing, words.past
@@ -308,7 +275,8 @@ def _translated(error: Exception, words: Words) -> StoreError:
     return StoreError(f"PostgreSQL refused the {thing}: {what}; {undone}")
 
 
-def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable[Rows]] | None:
+def _async_runner(connection: Any) -> Run | None:
+    """Return what runs statements on an async connection; None if it is not async."""
     refuse_lender(connection)
     if is_of(connection, "asyncpg"):
         if not connection.is_in_transaction():
@@ -327,7 +295,7 @@ def _async_runner(connection: Any) -> Callable[[str, tuple[Any, ...]], Awaitable
         _in_transaction(connection)
 
         async def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
-            cursor = psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row)
+            cursor = psycopg.AsyncRawCursor(connection, row_factory=_named_rows)
             await cursor.execute(sql.encode(), parameters)
             return await cursor.fetchall() if cursor.description else []
 
@@ -342,7 +310,7 @@ def _is_async(connection: Any) -> bool:
 
 
 def _in_transaction(connection: Any) -> None:
-    """A psycopg connection begins by itself, unless it is in autocommit: then there is nothing to be part of."""
+    """Raise `UsageError` if a psycopg connection is in no transaction and would not begin one by itself."""
     from psycopg.pq import TransactionStatus
 
     if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
@@ -351,7 +319,8 @@ def _in_transaction(connection: Any) -> None:
         )
 
 
-def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...]], Rows]:
+def _sync_runner(connection: Any, words: Words) -> Run:
+    """Return what runs statements on a sync connection: it never waits, so `run_to_end` can run what awaits it."""
     refuse_lender(connection)
     given = connection
     if is_of(connection, "sqlalchemy"):
@@ -375,8 +344,8 @@ def _sync_runner(connection: Any, words: Words) -> Callable[[str, tuple[Any, ...
 
     _in_transaction(connection)
 
-    def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
-        cursor = psycopg.RawCursor(connection, row_factory=psycopg.rows.tuple_row)
+    async def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
+        cursor = psycopg.RawCursor(connection, row_factory=_named_rows)
         cursor.execute(sql.encode(), parameters)
         return cursor.fetchall() if cursor.description else []
 
@@ -393,10 +362,14 @@ def _wrong_kind(connection: Any, words: Words) -> UsageError:
     )
 
 
-def _through_greenlet(driver: Any) -> Callable[[str, tuple[Any, ...]], Rows]:
-    """Inside SQLAlchemy's greenlet: its async driver is awaited from sync code."""
+def _through_greenlet(driver: Any) -> Run:
+    """Return what runs statements on SQLAlchemy's async driver in its greenlet, where sync code awaits them."""
     from sqlalchemy.util import await_only
 
     run = _async_runner(driver)
     assert run is not None
-    return lambda sql, parameters: await_only(run(sql, parameters))
+
+    async def execute(sql: str, parameters: tuple[Any, ...]) -> Rows:
+        return cast(Rows, await_only(run(sql, parameters)))
+
+    return execute

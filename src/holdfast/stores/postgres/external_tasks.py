@@ -1,24 +1,16 @@
-"""What external tasks ask of PostgreSQL."""
+"""External tasks on PostgreSQL."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
 
-from holdfast.domain.external_task import WaitingExternalTask
-from holdfast.domain.job import JobId
-from holdfast.domain.outbox import NewMessage
-from holdfast.engine.ports import Transaction
-from holdfast.stores.external_tasks import waiting_jobs
+from holdfast.outbox.model import NewMessage
+from holdfast.stores.external_tasks import SqlExternalTasks
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.outbox import publish_parameters
-from holdfast.stores.postgres.times import moment
 
-_FIRST = "00000000-0000-0000-0000-000000000000"
 _SINCE = """greatest(j.created_at, g.queued_at, CASE WHEN isfinite(w.run_at) THEN w.run_at END,
                      (SELECT max(a.ended_at) FROM holdfast.attempt a WHERE a.job_id = w.id))"""
-#: $1 is always the tasks.
 _HELD = (
     "(SELECT holdfast.held_lanes(ARRAY(SELECT id FROM holdfast.lane WHERE task = ANY ($1::text[])), false))"
 )
@@ -30,55 +22,37 @@ _WAITING = f"""{_SELECT}
         UNION ALL
         SELECT id, lane, generation, attempt, run_at, deadline_at, false FROM holdfast.deferred WHERE id = ANY ($2::uuid[])) w
   JOIN holdfast.lane n ON n.id = w.lane {_REST} WHERE n.task = ANY ($1::text[])"""
-_COME_DUE = f"""{_SELECT}
+_NEWLY_DUE = f"""{_SELECT}
   FROM holdfast.lane n CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
  WHERE n.task = ANY ($1::text[]) AND w.id > $2::uuid
    AND CASE WHEN w.attempt = 0 THEN w.generation > 1 OR w.run_at IS NOT NULL OR w.key IS NOT NULL
             ELSE (SELECT a.outcome FROM holdfast.attempt a WHERE a.job_id = w.id ORDER BY a.epoch DESC LIMIT 1)
                  IN ('reclaimed', 'retry') END
  ORDER BY w.id LIMIT $3::int"""
-_UNTOLD = f"""{_SELECT}
+_UNPUBLISHED = f"""{_SELECT}
   FROM holdfast.lane n CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
  WHERE n.task = ANY ($1::text[]) AND w.id > $2::uuid AND w.attempt = 0
    AND NOT EXISTS (SELECT FROM holdfast.outbox o WHERE o.id = concat(w.id, '.', w.generation))
    AND NOT EXISTS (SELECT FROM holdfast.outbox_sent s WHERE s.id = concat(w.id, '.', w.generation))
  ORDER BY w.id LIMIT $3::int"""
 _OVERDUE = f"""{_SELECT}
-  FROM unnest($1::text[], $2::interval[]) AS t(task, span) JOIN holdfast.lane n ON n.task = t.task
+  FROM unnest($1::text[], $4::interval[]) AS t(task, span) JOIN holdfast.lane n ON n.task = t.task
        CROSS JOIN LATERAL (SELECT *, true AS due FROM holdfast.ready r WHERE r.lane = n.id) w {_REST}
- WHERE w.id > $3::uuid AND {_SINCE} <= (SELECT holdfast.clock()) - t.span
- ORDER BY w.id LIMIT $4::int"""
+ WHERE w.id > $2::uuid AND {_SINCE} <= (SELECT holdfast.clock()) - t.span
+ ORDER BY w.id LIMIT $3::int"""
 _KNOWN = """SELECT id FROM holdfast.outbox WHERE id = ANY ($1::text[])
             UNION ALL SELECT id FROM holdfast.outbox_sent WHERE id = ANY ($1::text[])"""
 
 
-class PostgresExternalTasks:
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    async def now(self) -> datetime:
-        return await self._transaction.now()
-
-    async def waiting(self, job_ids: Collection[JobId], tasks: Collection[str]) -> list[WaitingExternalTask]:
-        return await self._jobs(_WAITING, list(tasks), list(job_ids))
-
-    async def promote_due(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
-        return await self._jobs(_COME_DUE, list(tasks), after or _FIRST, limit)
-
-    async def unpublished(self, tasks: Collection[str], after: str, limit: int) -> list[WaitingExternalTask]:
-        return await self._jobs(_UNTOLD, list(tasks), after or _FIRST, limit)
-
-    async def overdue(
-        self, tasks: Mapping[str, timedelta], after: str, limit: int
-    ) -> list[WaitingExternalTask]:
-        return await self._jobs(_OVERDUE, list(tasks), list(tasks.values()), after or _FIRST, limit)
-
-    async def known(self, message_ids: Collection[str]) -> set[str]:
-        return {name for (name,) in await self._transaction.execute(_KNOWN, list(message_ids))}
+class PostgresExternalTasks(SqlExternalTasks):
+    _waiting, _newly_due, _unpublished, _overdue, _known = (
+        _WAITING,
+        _NEWLY_DUE,
+        _UNPUBLISHED,
+        _OVERDUE,
+        _KNOWN,
+    )
 
     async def publish(self, messages: Sequence[NewMessage]) -> None:
-        # Relays are told in this very transaction: whose it is, and when it commits, is not known here.
+        # Relays are notified by this very transaction, because only its owner knows when it commits.
         await self._transaction.execute(SQL["publish"], *publish_parameters(messages, notify=True))
-
-    async def _jobs(self, sql: str, *parameters: Any) -> list[WaitingExternalTask]:
-        return waiting_jobs(await self._transaction.execute(sql, *parameters), moment)

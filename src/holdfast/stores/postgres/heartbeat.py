@@ -1,4 +1,4 @@
-"""The heartbeat's own way to PostgreSQL: an event loop and a connection that belong to the heart's thread."""
+"""Extend sessions in the heartbeat thread, by an event loop and a connection of its own."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from holdfast.domain.job import Session
+from holdfast.jobs.job import Session
 from holdfast.stores.postgres.connections import Connections
-from holdfast.stores.postgres.enqueue_plan import SQL
+from holdfast.stores.postgres.sessions import extend
 
 T = TypeVar("T")
 
 
 class PostgresHeartbeat:
+    """The port `HeartbeatConnection`."""
+
     def __init__(self, url: str, offset: str) -> None:
-        self._lines = Connections(url)
-        self._lines.offset = offset
+        self._connections = Connections(url)
+        self._connections.offset = offset
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -25,14 +27,14 @@ class PostgresHeartbeat:
         return self._loop.run_until_complete(work)
 
     def beat(self, session: Session) -> bool:
-        async def extend() -> bool:
-            async with self._lines.take("heart") as connection:
-                return await connection.fetchval(SQL["extend"], session.id) is not None
+        async def beat() -> bool:
+            async with self._connections.take("heart") as connection:
+                return await extend(connection, session)
 
-        return self._run(extend())
+        return self._run(beat())
 
     def close(self) -> None:
         if self._loop is not None:
-            self._run(self._lines.close())
+            self._run(self._connections.close())
             self._loop.close()
             self._loop = None

@@ -1,4 +1,7 @@
-"""Holds: what claims pass by. A hold is one row, read by the claim itself; held jobs are not touched (rule 7 of docs/explanation/reliability.md)."""
+"""Holds: claims skip the lanes that are held.
+
+A hold is one row, which the statement of the claim reads. Held jobs are not changed (rule 7 of docs/explanation/reliability.md).
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,26 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
-from holdfast.domain.moves import Kind
-from holdfast.stores.encoding import some
+from holdfast.jobs.lanes import Cause, Scope
+from holdfast.jobs.moves import Kind
 from holdfast.stores.postgres.move import Move
 
 
 async def hold(
     move: Move, scope: Scope, cause: Cause, span: timedelta | None, reason: str, by: str, token: str | None
 ) -> None:
-    """*token* names the call of a person; without one a hold can only be lengthened."""
+    """Hold *scope* for *span*, or without an end if that is None.
+
+    *token* identifies a call of a person, so that it has one effect when it is sent again. Without a token the hold can only
+    be lengthened.
+    """
     rows = await move.run("hold", *scope, cause, span, reason, by, token)
     if rows and cause is Cause.PAUSE:
         until = rows[0][0]
         meta = {"scope": str(scope), "reason": reason, "by": by, "until": until and until.isoformat()}
-        await move.record_no_job(Kind.paused, some(meta))
-
-
-async def resume(move: Move, scope: Scope, cause: Cause, by: str) -> bool:
-    ended = await move.connection.fetchval(
-        "DELETE FROM holdfast.hold WHERE kind = $1 AND name = $2 AND cause = $3 RETURNING until > holdfast.clock()",
-        *scope,
-        cause,
-    )
-    if ended and cause is Cause.PAUSE:
-        await move.record_no_job(Kind.resumed, {"scope": str(scope), "by": by})
-    return bool(ended)
-
-
-async def holds(connection: asyncpg.Connection[Any]) -> list[Held]:
-    rows = await connection.fetch(
-        "SELECT kind, name, cause, nullif(until, 'infinity') AS until, reason, by, at FROM holdfast.hold"
-        " WHERE until > holdfast.clock() ORDER BY at, kind, name"
-    )
-    return [
-        Held(
-            scope=Scope(ScopeKind(row["kind"]), row["name"]),
-            cause=Cause(row["cause"]),
-            until=row["until"],
-            reason=row["reason"],
-            by=row["by"],
-            at=row["at"],
-        )
-        for row in rows
-    ]
+        await move.transaction.record(Kind.paused, meta)
 
 
 async def forget_ended(connection: asyncpg.Connection[Any]) -> None:
+    """Delete the holds that have ended."""
     await connection.execute("DELETE FROM holdfast.hold WHERE until < holdfast.clock()")

@@ -1,11 +1,11 @@
-"""Ids of jobs as PostgreSQL wants them: uuids, and nothing else is one of ours."""
+"""Check ids of jobs: each is a UUID, and PostgreSQL refuses a parameter that is none."""
 
 from __future__ import annotations
 
 import re
 
-from holdfast.domain.job import JobId
 from holdfast.errors import UnknownJob
+from holdfast.jobs.job import JobId
 
 _UUID = re.compile("-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)), re.IGNORECASE | re.ASCII)
 
@@ -15,7 +15,7 @@ def is_uuid(text: str) -> bool:
 
 
 def known(job_id: JobId) -> JobId:
-    """The same id, or `UnknownJob`: asking PostgreSQL for it would be an error of another kind."""
+    """Return *job_id* if it is a UUID, and raise `UnknownJob` if not."""
     if not is_uuid(job_id):
         raise UnknownJob(job_id)
     return job_id

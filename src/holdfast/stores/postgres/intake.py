@@ -1,4 +1,4 @@
-"""Jobs on their way in: enqueue, reject, promote."""
+"""Store new jobs: enqueue, reject, promote."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 
-from holdfast.domain.job import AllNew, Enqueued, JobBatch, JobId, Lease, NewJob
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Failure
+from holdfast.jobs.job import AllNew, Enqueued, JobBatch, JobId, Lease, NewJob
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Failure
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
 from holdfast.stores.postgres import enqueue_plan
 from holdfast.stores.postgres.enqueue_plan import SQL
@@ -16,7 +16,11 @@ from holdfast.stores.postgres.move import Move
 
 
 async def enqueue_plain(move: Move, batches: Sequence[JobBatch]) -> Sequence[Enqueued]:
-    """The quick way for plain jobs; raises `UniqueViolationError`, nothing done, where one was sent before."""
+    """Store plain jobs with as few statements as possible.
+
+    Raises:
+        UniqueViolationError: The id of one is known. Nothing is stored.
+    """
     connection = move.connection
     parts = [part for batch in batches for part in batch.parts(MOST_PER_EVENT)]
     if len(parts) == 1:
@@ -32,7 +36,7 @@ async def enqueue_plain(move: Move, batches: Sequence[JobBatch]) -> Sequence[Enq
 
 
 async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """The way for everything else: what may be known already or has a key. Tells the hooks."""
+    """Store any jobs, also those with keys and those that may be stored already, and call the hooks of new ones."""
     plan = enqueue_plan.enqueue(jobs, lanes=move.lanes.numbers)
     try:
         sql, parameters = next(plan)
@@ -40,7 +44,7 @@ async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
             rows = await move.connection.fetch(sql, *parameters)
             if sql is SQL["enqueue_again"]:
                 for row in rows:
-                    move.tell(Kind.queued, Lease(JobId(str(row[0])), 0), 0, {})
+                    move.notice(Kind.queued, Lease(JobId(str(row[0])), 0), 0, {})
             sql, parameters = plan.send(rows)
     except StopIteration as done:
         await move.call_hooks()
@@ -49,16 +53,20 @@ async def enqueue_planned(move: Move, jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 
 async def reject(move: Move, job: NewJob, failure: Failure) -> None:
+    """Store *job* as failed before its first attempt, unless its id is known."""
     lane = await move.lanes.number(move.connection, job.spec.lane)
     meta = {"error_code": failure.code}
-    told = failure.code, failure.message, to_json(meta)
-    if await move.run("reject", job.id, job.payload, lane, job.spec.owner, *told):
-        move.tell(Kind.rejected, Lease(job.id, 0), 0, meta)
+    error = failure.code, failure.message, to_json(meta)
+    if await move.run("reject", job.id, job.payload, lane, job.spec.owner, *error):
+        move.notice(Kind.rejected, Lease(job.id, 0), 0, meta)
 
 
 async def promote(move: Move, limit: int, notify: Callable[[], None]) -> timedelta | None:
-    """Let what is due into line, and *ring* for it; how long until the next one is."""
-    moved, ahead, keyed = limit, None, True  # of the first round nothing is known
+    """Make deferred jobs ready that are due, in batches of *limit*, and call *notify* for them.
+
+    Return how long it is until the next deferred job is due, or None if there is none.
+    """
+    moved, ahead, keyed = limit, None, True
     while moved >= limit:
         [(moved, ahead, keyed)] = await move.run("promote", limit)
         if moved:

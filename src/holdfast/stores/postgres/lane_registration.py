@@ -1,7 +1,7 @@
-"""Lanes made ahead, each committed at once on a connection of our own.
+"""Create lanes ahead of an enqueue inside a caller's transaction, and commit them at once on another connection.
 
-A lane that is made inside a transaction of a caller's keeps everyone who wants the same new lane waiting until that
-transaction ends. So it is made beside it, where that can be done.
+A lane that is created inside a caller's transaction makes all others that need the same new lane wait until that transaction
+ends. So it is created outside of it where that is possible.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import Lane
+from holdfast.jobs.job import Lane
 from holdfast.stores.postgres.enqueue_plan import LANE_NUMBER, LANE_NUMBERS
 
-#: Somebody else may be making the same lane in a long transaction: we would rather make it in the caller's, then.
+#: Another long transaction may have created the same lane. Then the caller's own transaction waits for it instead.
 _PATIENCE = "SET LOCAL lock_timeout = '1s'"
 
 
 async def register(connection: asyncpg.Connection[Any], lanes: Collection[Lane]) -> dict[Lane, int]:
-    """The numbers of these lanes, made if need be; committed when this returns."""
+    """Return the numbers of these lanes. Lanes that did not exist are created and committed."""
     async with connection.transaction():
         await connection.execute(_PATIENCE)
         ordered = sorted(lanes)
@@ -28,7 +28,7 @@ async def register(connection: asyncpg.Connection[Any], lanes: Collection[Lane])
 
 
 def register_sync(url: str, lanes: Collection[Lane]) -> dict[Lane, int]:
-    """The same for sync callers, who have psycopg; nothing where our own connection does not get through."""
+    """Do the same as `register` for sync callers, with psycopg. Return no numbers if the database refuses the connection."""
     import psycopg
 
     try:

@@ -1,4 +1,4 @@
-"""Lanes by number: jobs keep the small number, people and workers know the name."""
+"""The numbers of lanes. A row of a job has the number of its lane; workers and people use the name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import Lane
+from holdfast.jobs.job import Lane
 from holdfast.stores.postgres.enqueue_plan import LANE_NUMBERS
 
 _ALL = "SELECT id, queue, task, dependency, shard, fair FROM holdfast.lane"
 
 
 class LaneNumbers:
-    """Remembers: a lane never changes once it exists."""
+    """A cache of the lanes that are committed. A lane never changes once it exists."""
 
     def __init__(self) -> None:
-        self.numbers: dict[Lane, int] = {}  #: of those that are committed
+        self.numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
 
     async def number(self, connection: asyncpg.Connection[Any], lane: Lane) -> int:
-        """The number of *lane*, made if need be. Not remembered before it is committed: it may be undone."""
+        """Return the number of *lane*, and create the lane if it does not exist.
+
+        Inside a transaction the lane is not put into the cache, because it may be rolled back.
+        """
         if lane in self.numbers:
             return self.numbers[lane]
         number = int(await connection.fetchval("SELECT holdfast.lane_number($1, $2, $3, $4, $5)", *lane))
@@ -30,7 +33,7 @@ class LaneNumbers:
         return number
 
     async def make(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> dict[Lane, int]:
-        """Return the numbers of these lanes, made if need be: one statement, however many are new."""
+        """Return the numbers of these lanes. One statement creates all that do not exist."""
         new = list(self.unknown(lanes))
         if not new:
             return self.numbers
@@ -43,15 +46,15 @@ class LaneNumbers:
         return self.numbers
 
     def unknown(self, lanes: Iterable[Lane]) -> set[Lane]:
-        """Those that are not remembered."""
+        """Return those of *lanes* that are not in the cache."""
         return {lane for lane in lanes if lane not in self.numbers}
 
     def known(self, lanes: Iterable[Lane]) -> list[int]:
-        """The numbers of those that were there when we last looked."""
+        """Return the numbers of those *lanes* that are in the cache."""
         return [self.numbers[lane] for lane in lanes if lane in self.numbers]
 
     async def find(self, connection: asyncpg.Connection[Any], lanes: Iterable[Lane]) -> None:
-        """Look for those of *lanes* that are not remembered: they may exist by now."""
+        """Read those of *lanes* that are not in the cache, because they may exist by now."""
         new = list(self.unknown(lanes))
         if new:
             columns = [list(column) for column in zip(*new, strict=True)]
@@ -65,7 +68,7 @@ class LaneNumbers:
             self._learn({new[row["place"] - 1]: row["id"] for row in rows})
 
     async def by_number(self, connection: asyncpg.Connection[Any], numbers: Iterable[int]) -> dict[int, Lane]:
-        """Lanes by number, these *numbers* among them."""
+        """Return lanes by number, at least those of these *numbers*."""
         new = {number for number in numbers if number not in self._lanes}
         if new:
             rows = await connection.fetch(f"{_ALL} WHERE id = ANY ($1::int[])", list(new))
@@ -76,7 +79,7 @@ class LaneNumbers:
         self.learn(await connection.fetch(_ALL))
 
     def learn(self, rows: Iterable[asyncpg.Record]) -> None:
-        """Remember these lanes, which are committed: (number, queue, task, dependency, shard, fair)."""
+        """Put committed lanes into the cache. A row is (number, queue, task, dependency, shard, fair)."""
         self._learn({Lane(*row[1:]): row[0] for row in rows})
 
     def _learn(self, numbers: Mapping[Lane, int]) -> None:

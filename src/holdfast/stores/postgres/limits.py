@@ -1,6 +1,6 @@
-"""How much at a time, how much in a time, how much a day: caps of claims, and charges.
+"""Limits: the caps of claims (concurrency and rate), and charges against rates and quotas.
 
-A capped claim is a transaction of its own: it locks as many slots as it may fill, claims as many jobs, and fills the slots.
+A capped claim is a transaction of its own: it locks free slots, claims at most that number of jobs, and fills the slots.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from holdfast.domain.job import Lease
 from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
+from holdfast.jobs.job import Lease
 
-#: How long meters and days are kept that nobody used again.
+#: How long meters and counts are kept after their last use.
 _KEEP = timedelta(days=62)
 
 
 # -- caps -----------------------------------------------------------------------------------------------------------------
 class Room(NamedTuple):
-    """What there is room for under some caps; the slots are locked until the transaction ends."""
+    """How many jobs the caps of a claim admit, and the slots for them, which are locked until the transaction ends."""
 
     most: int
     slot_scopes: list[str]
@@ -28,8 +28,12 @@ class Room(NamedTuple):
 
 
 async def room(connection: asyncpg.Connection[Any], caps: Sequence[Cap], limit: int) -> Room:
-    """How many of *limit* may be claimed. Raises `LockNotAvailableError` when somebody else is at it for too long."""
-    ordered = sorted(caps)  # so that two claims with the same caps cannot wait for each other
+    """Return how many jobs may be claimed under *caps*, at most *limit*, and lock their slots.
+
+    Raises:
+        LockNotAvailableError: Another claim has locked the slots for too long.
+    """
+    ordered = sorted(caps)  # so that two claims with the same caps cannot deadlock
     row = await connection.fetchrow(
         "SELECT room, slot_scopes, slot_numbers FROM holdfast.room($1, $2, $3, $4, $5)",
         [cap.scope for cap in ordered],
@@ -45,7 +49,7 @@ async def room(connection: asyncpg.Connection[Any], caps: Sequence[Cap], limit: 
 async def occupy(
     connection: asyncpg.Connection[Any], caps: Sequence[Cap], taken: Room, leases: Sequence[Lease]
 ) -> None:
-    """These jobs were claimed under the caps."""
+    """Record that the jobs of *leases* were claimed under *caps*. They fill the slots of *taken*."""
     rated = [cap for cap in caps if cap.rate is not None]
     await connection.execute(
         "SELECT holdfast.occupy($1, $2, $3, $4, $5, $6, $7)",
@@ -63,6 +67,7 @@ async def occupy(
 async def charge(
     connection: asyncpg.Connection[Any], groups: Sequence[Sequence[Charge]]
 ) -> list[QuotaRefusal | None]:
+    """Make all charges of each group or none. Return for each group None, or the refusal that lasts longest."""
     charges = [(number, one) for number, group in enumerate(groups) for one in group]
     keys = sorted({(one.scope, one.period) for _, one in charges})
     places = {key: place for place, key in enumerate(keys, 1)}
@@ -90,23 +95,15 @@ async def charge(
 
 
 def _measure(one: Charge) -> tuple[float, float]:
-    """(cost, capacity): seconds of an even flow where it is a rate, else what is counted."""
+    """Return the cost of a charge and the capacity: seconds of an even flow for a rate, else amounts."""
     if one.period != "rate":
         return one.amount, one.limit
     per = one.per.total_seconds()
     return one.amount * per / one.limit, per
 
 
-async def usage(connection: asyncpg.Connection[Any], scope: str) -> dict[str, int]:
-    rows = await connection.fetch(
-        "SELECT period, used FROM holdfast.usage"
-        " WHERE scope = $1 AND used > 0 AND begins >= holdfast.period_begins(period, holdfast.clock())",
-        scope,
-    )
-    return {row["period"]: row["used"] for row in rows}
-
-
 async def forget_unused(connection: asyncpg.Connection[Any]) -> None:
+    """Delete counts and meters that were last used more than `_KEEP` ago."""
     for table, moment in (("usage", "begins"), ("meter", "tat")):
         await connection.execute(
             f"DELETE FROM holdfast.{table} WHERE ctid = ANY (ARRAY("

@@ -1,4 +1,4 @@
-"""What people do with a job: cancel it, retry it, discard its dead letter."""
+"""What a person does with a job: cancel it, retry it, or discard its dead letter."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import Edit, JobId, Lease
-from holdfast.domain.judgements import retry_refusal
-from holdfast.domain.moves import Kind, State
-from holdfast.domain.precondition import Precondition
-from holdfast.domain.verdict import Failure, RetryAfter
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Conflict, UnknownJob
+from holdfast.jobs.job import Edit, JobId, Lease
+from holdfast.jobs.judgements import retry_refusal
+from holdfast.jobs.moves import MOVES, Kind, allows
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
+from holdfast.jobs.verdict import Failure, RetryAfter
 from holdfast.stores.encoding import (
+    DeadlineGuard,
     key_is_taken,
     lost_failure,
+    manual_meta,
     no_dead_letter,
     not_cancellable,
-    said,
     to_json,
 )
 from holdfast.stores.postgres import outcomes
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.ids import known
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.outcomes import ANY, CANCELLED, Back, End
+from holdfast.stores.postgres.outcomes import End, Requeue
 from holdfast.stores.postgres.preconditions import WRITTEN, check
 from holdfast.stores.postgres.recovery import bury_lost, ran_out
+from holdfast.stores.postgres.state_tables import in_states
 
 
 async def cancel(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
-    if await _was_done(move, known(job_id), precondition):
+    if await _is_repeated(move, known(job_id), precondition):
         return
     await check(move, job_id, precondition)
-    line = End(known(job_id), None, said(by, reason, precondition.token))
-    # A claim may move the job from line to lease between our look and our hand: then look again.
+    job = End(known(job_id), None, manual_meta(by, reason, precondition.token))
+    # A statement sees the tables as they were when it began, and misses a job that a claim moves meanwhile: send it again.
     for _ in range(20):
-        if await outcomes.end(
-            move, [line], CANCELLED, Kind.cancelled, "cancelled", ANY, epochs=None, crashes=0
-        ):
+        if await outcomes.end(move, "cancel", [job], DeadlineGuard.ANY, epochs=None, crashes=0):
             return
         state = await move.state(job_id)
-        if state not in (State.QUEUED, State.PROCESSING):
+        if not allows("cancel", state):
             raise not_cancellable(job_id, state)
     raise Conflict(f"job {job_id} moves too fast to be cancelled; try again")
 
@@ -51,27 +51,28 @@ async def retry(
     move: Move,
     job_id: JobId,
     by: str,
+    *,
     kind: Kind,
-    forget: Collection[str] | None,
-    queue: str | None,
-    edit: Edit | None,
-    priority: int | None,
-    precondition: Precondition,
-    stuck: StuckAttempt | None,
+    forget: Collection[str] | None = None,
+    queue: str | None = None,
+    edit: Edit | None = None,
+    priority: int | None = None,
+    precondition: Precondition = UNCONDITIONAL,
+    stuck: StuckAttempt | None = None,
 ) -> int:
-    if await _was_done(move, known(job_id), precondition):
+    if await _is_repeated(move, known(job_id), precondition):
         return int(await move.connection.fetchval(SQL["position"], job_id))
     lane = None if queue is None else await _lane_in(move, known(job_id), queue)
     await _take_key(move, known(job_id))
     await check(move, job_id, precondition)  # after the key: all retries lock them in this order
     if kind is Kind.redriven:
-        await _must_be_dead(move, job_id)
-    meta = said(by, token=precondition.token, edit=edit, priority=priority)
+        await _require_dead_letter(move, job_id)
+    meta = manual_meta(by, token=precondition.token, edit=edit, priority=priority)
     await _change(move, job_id, edit, priority)
     await _end_last_attempt(move, job_id, by, stuck)
     ended = await move.run("retry", job_id, int(kind), to_json(meta), lane)
     if ended:
-        move.tell(kind, Lease(job_id, ended[0][0]), 0, meta)
+        move.notice(kind, Lease(job_id, ended[0]["epoch"]), 0, meta)
     elif not await _hasten(move, job_id, kind, by, meta, stuck, priority):
         raise Conflict(retry_refusal(job_id, await move.state(job_id)))
     if forget is not None or edit is not None:
@@ -81,7 +82,7 @@ async def retry(
 
 
 async def _change(move: Move, job_id: JobId, edit: Edit | None, priority: int | None) -> None:
-    """Write what the job has from this move on: a refusal undoes it."""
+    """Write the job's new arguments and priority. If the retry is refused, its transaction is rolled back."""
     if edit is not None:
         await move.connection.execute(
             "UPDATE holdfast.job SET payload = $2, version = $3::smallint WHERE id = $1",
@@ -95,33 +96,33 @@ async def _change(move: Move, job_id: JobId, edit: Edit | None, priority: int | 
         )
 
 
-async def _must_be_dead(move: Move, job_id: JobId) -> None:
-    """Not locked: a retry right after the letter was discarded is one of a failed job."""
+async def _require_dead_letter(move: Move, job_id: JobId) -> None:
+    """Raise `Conflict` without a dead letter. It is not locked: if it is discarded now, this is the retry of a failed job."""
     if not await move.connection.fetchval("SELECT 1 FROM holdfast.dead_letter WHERE job_id = $1", job_id):
         await move.state(job_id)
         raise no_dead_letter(job_id)
 
 
-async def _was_done(move: Move, job_id: JobId, precondition: Precondition) -> bool:
-    """Whether this very call was carried out before, and only its answer was lost (E6)."""
+async def _is_repeated(move: Move, job_id: JobId, precondition: Precondition) -> bool:
+    """Return whether this very call was carried out before, and only its answer was lost (E6)."""
     if precondition.token is None:
         return False
     sql = "SELECT 1 FROM holdfast.event WHERE job_id = $1 AND metas[1] ->> 'token' = $2"
     return await move.connection.fetchval(sql, job_id, precondition.token) is not None
 
 
-async def _lost(
+async def _lost_leases(
     move: Move, job_id: JobId, stuck: StuckAttempt | None
 ) -> list[tuple[Lease, Failure, int | None]]:
-    """The lease that is taken from its worker, why, and the crash it counts as, if it does."""
+    """Return the lease that may be taken from its worker, why, and the crash that it counts as, if any."""
     found = (await ran_out(move, [job_id])).items()
     lost = [(lease, lost_failure(overran=overran), None if overran else 1) for lease, overran in found]
     return lost or ([] if stuck is None else [(stuck.lease, stuck.failure, None)])
 
 
 async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: StuckAttempt | None) -> None:
-    """A stuck job that has no attempt left ends here; the retry then begins anew."""
-    for lease, lost, crashes in await _lost(move, job_id, stuck):
+    """Fail a stuck job that has no attempt left. The retry then starts a new generation."""
+    for lease, lost, crashes in await _lost_leases(move, job_id, stuck):
         spent = await move.connection.fetchval(
             "SELECT l.attempt >= j.max_attempts FROM holdfast.lease l JOIN holdfast.job j ON j.id = l.job_id WHERE j.id = $1",
             job_id,
@@ -131,7 +132,7 @@ async def _end_last_attempt(move: Move, job_id: JobId, by: str, stuck: StuckAtte
 
 
 async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
-    """The lane of the job's task in another queue."""
+    """Return the number of the lane that the job's task has in another queue."""
     number = await move.connection.fetchval(
         "SELECT coalesce(g.lane, j.lane) FROM holdfast.job j LEFT JOIN holdfast.life g ON g.job_id = j.id WHERE j.id = $1",
         job_id,
@@ -143,9 +144,10 @@ async def _lane_in(move: Move, job_id: JobId, queue: str) -> int:
 
 
 async def _take_key(move: Move, job_id: JobId) -> None:
-    """The dedupe key is taken again, or its holder is named. Only for a job that a retry would bring back."""
+    """Give a finished job its dedupe key again, or raise `Conflict` if another job has it."""
     digest = await move.connection.fetchval(
-        "SELECT j.dedupe FROM holdfast.job j JOIN holdfast.done f ON f.job_id = j.id WHERE j.id = $1 AND f.state IN (4, 5)",
+        "SELECT j.dedupe FROM holdfast.job j JOIN holdfast.done f ON f.job_id = j.id"
+        f" WHERE j.id = $1 AND {in_states('f.done', MOVES['retry'][0])}",
         job_id,
     )
     if digest is None:
@@ -169,26 +171,26 @@ async def _hasten(
     stuck: StuckAttempt | None,
     priority: int | None,
 ) -> bool:
-    """Waiting or stuck → due now, in the same generation."""
-    for lease, lost, crashes in await _lost(move, job_id, stuck):
-        # Deferred for a moment: hastened just below.
-        back = RetryAfter(timedelta(hours=1), lost)
-        told = {"error_code": lost.code, **said(by)}
-        line = Back(lease, back, "reclaimed", crashes, told)
-        await outcomes.into_line(move, Kind.reclaimed, [line], any_deadline=True)
+    """Make a deferred or stuck job due now, in the same generation; return whether it was one."""
+    for lease, lost, crashes in await _lost_leases(move, job_id, stuck):
+        # It is deferred only until the statement below makes it due.
+        verdict = RetryAfter(timedelta(hours=1), lost)
+        reclaimed = Requeue(
+            lease, verdict, "reclaimed", crashes, {"error_code": lost.code, **manual_meta(by)}
+        )
+        await outcomes.requeue(move, "reclaim", Kind.reclaimed, [reclaimed], any_deadline=True)
     rows = await move.run("hasten", job_id, int(kind), to_json(meta), None if priority is None else -priority)
-    for attempt, epoch in rows:
-        move.tell(kind, Lease(job_id, epoch), attempt, meta)
+    for row in rows:
+        move.notice(kind, Lease(job_id, row["epoch"]), row["attempt"], meta)
     return bool(rows)
 
 
 async def discard(move: Move, job_id: JobId, by: str, reason: str, precondition: Precondition) -> None:
-    if await _was_done(move, known(job_id), precondition):
+    if await _is_repeated(move, known(job_id), precondition):
         return
-    # One statement: events are numbered by their transactions, and with the letter taken in one and the event told in the next,
-    # a retry that had to wait for it could be told of before it. So the version is compared in it too: a transaction that makes another
-    # takes this letter away.
-    meta = said(by, reason, precondition.token)
+    # One statement deletes the letter, compares the version and records the event. With two statements, a retry that waited for the
+    # first could get an event number below that of the second.
+    meta = manual_meta(by, reason, precondition.token)
     row = await move.connection.fetchrow(
         "WITH f AS (SELECT job_id, epoch FROM holdfast.done WHERE job_id = $1::uuid"
         f"          AND ($4::text[] IS NULL OR ({WRITTEN}) = ANY ($4::text[]))),"
@@ -205,4 +207,4 @@ async def discard(move: Move, job_id: JobId, by: str, reason: str, precondition:
         await move.state(job_id)
         raise no_dead_letter(job_id)
     epoch, attempts = row
-    move.tell(Kind.discarded, Lease(job_id, epoch), attempts, meta)
+    move.notice(Kind.discarded, Lease(job_id, epoch), attempts, meta)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 
+from holdfast.engine.extensions import StoreExtensions
 from holdfast.stores.migrations import (
     SCHEMA_FAMILY,
-    load_migrations,
+    Migration,
+    core_migrations,
     missing,
     refuse_family,
     refuse_newer,
     refuse_older,
+    with_extensions,
 )
 
-MIGRATIONS = load_migrations("holdfast.stores.postgres")
+#: The migrations of the core.
+MIGRATIONS: Sequence[Migration] = core_migrations("postgres")
 #: What to use in place of a database whose schema belongs to an older family.
 INSTEAD = "use a new database or drop the schema holdfast"
 _LOCK = 0x484F4C44  # "HOLD"
 
 
-async def migrate(connection: asyncpg.Connection[Any], where: str) -> list[str]:
-    """Run the missing migrations, all in one transaction, and return their names.
+async def migrate(
+    connection: asyncpg.Connection[Any], where: str, extensions: StoreExtensions | None = None
+) -> list[str]:
+    """Run the missing migrations of the core and of *extensions*, all in one transaction, and return their names.
 
     Each migration records its number before it changes anything. A database of another family is refused unchanged.
     """
@@ -37,8 +44,9 @@ async def migrate(connection: asyncpg.Connection[Any], where: str) -> list[str]:
             " at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (component, number))"
         )
         applied = await _applied(connection, where)
-        refuse_newer(MIGRATIONS, applied, where)
-        needed = missing(MIGRATIONS, applied)
+        migrations = with_extensions(MIGRATIONS, extensions or StoreExtensions(), "postgres", applied)
+        refuse_newer(migrations, applied, where)
+        needed = missing(migrations, applied)
         for one in needed:
             await connection.execute(
                 "INSERT INTO holdfast.migration (component, number, name, family) VALUES ($1, $2, $3, $4)",
@@ -51,11 +59,14 @@ async def migrate(connection: asyncpg.Connection[Any], where: str) -> list[str]:
     return [one.name for one in needed]
 
 
-async def check(connection: asyncpg.Connection[Any], where: str) -> None:
+async def check(
+    connection: asyncpg.Connection[Any], where: str, extensions: StoreExtensions | None = None
+) -> None:
     """Refuse a schema that is missing, older or newer than this version knows, or of another family."""
     applied = await _applied(connection, where)
-    refuse_older(MIGRATIONS, applied, where)
-    refuse_newer(MIGRATIONS, applied, where)
+    migrations = with_extensions(MIGRATIONS, extensions or StoreExtensions(), "postgres", applied)
+    refuse_older(migrations, applied, where)
+    refuse_newer(migrations, applied, where)
 
 
 async def _applied(connection: asyncpg.Connection[Any], where: str) -> dict[str, int]:

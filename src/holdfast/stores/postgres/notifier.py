@@ -1,7 +1,8 @@
-"""Wake-ups: NOTIFY as a hint, in a transaction of its own, never in the one that enqueues.
+"""Wake up callers that wait for work, here and in other processes, by NOTIFY. It is only a hint.
 
-A NOTIFY inside the enqueue would make every commit of the database wait for every other (it holds a lock through the
-fsync). So it is sent after the commit, at once when none was sent lately, then at most every few milliseconds.
+A NOTIFY inside the transaction of an enqueue would make all commits of the database wait for each other, because it holds a
+lock through the fsync. So it is sent after the commit in a transaction of its own: at once if none was sent lately, else at
+most every few milliseconds.
 """
 
 from __future__ import annotations
@@ -12,24 +13,28 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.engine.ports import Clock
 from holdfast.errors import StoreError
+from holdfast.jobs.machine import Clock
 from holdfast.stores.postgres.connections import Connections, abandon
 from holdfast.stores.postgres.driver_errors import DRIVER_ERRORS
 
 CHANNEL = "holdfast"
-#: What is said with it when jobs with keys have arrived in a transaction of a caller's: nobody has let them into line yet.
+#: The payload after a caller's transaction has enqueued jobs with keys: `grant` has not queued them yet.
 KEYS = "keys"
+#: At least this many seconds are between two notifications.
 PAUSE = 0.01
+#: At least this many seconds are between two attempts to listen.
 RELISTEN = 5.0
 
 
 class Notifier:
+    """Notifies other processes, listens to them, and wakes the callers of this process."""
+
     def __init__(self, lines: Connections, clock: Clock, channel: str = CHANNEL) -> None:
         self._lines, self._clock, self._channel = lines, clock, channel
         self._events: dict[Hashable, asyncio.Event] = {}
-        self.rings = 0  #: heard here, so far
-        self.calls = 0  #: those of them that may mean new work
+        self.rings = 0  #: how many wake-ups there were in this process
+        self.calls = 0  #: how many of them may mean new work
         self._sending: asyncio.Task[None] | None = None
         self._wanted = False
         self._listener: asyncpg.Connection[Any] | None = None
@@ -41,13 +46,13 @@ class Notifier:
         self.keys_wait = False  #: `grant` should run before the next claim
 
     def notify_here(self) -> None:
-        """Wake who waits in this process."""
+        """Wake the callers that wait in this process."""
         self.rings += 1
         for event in self._events.values():
             event.set()
 
     def notify(self) -> None:
-        """Wake who waits here and elsewhere."""
+        """Wake the callers that wait in this process and in others."""
         self.calls += 1
         self.notify_here()
         self._wanted = True
@@ -60,22 +65,28 @@ class Notifier:
                 self._wanted = False
                 try:
                     async with self._lines.take("notify") as connection:
-                        # A hint need not wait for the disk. Said with it: a pooler keeps no settings of ours.
+                        # A hint need not wait for the disk. Both go in one statement, because a pooler keeps no settings.
                         await connection.execute(
                             f"SET LOCAL synchronous_commit = off; NOTIFY {self._channel}"
                         )
                 except StoreError:
-                    return  # only a hint: callers that wait look by themselves
+                    return  # only a hint: callers that wait poll too
                 await self._clock.sleep(PAUSE)
         finally:
             self._sending = None
 
     async def wait(self, timeout: float, *, listen: bool = True, who: Hashable = None) -> None:
-        """Until somebody rings, or *timeout*. Each *who* is told of every ring, also of one before it waits."""
+        """Return after *timeout* seconds, or earlier after a wake-up.
+
+        Args:
+            timeout: How long to wait at most.
+            listen: Whether to listen to other processes too.
+            who: The name of the caller. A caller does not miss a wake-up that happens between two of its waits.
+        """
         event = self._events.get(who)
         if event is None:
             event = self._events[who] = asyncio.Event()
-            if self.rings:  # it may have been meant
+            if self.rings:  # one of them may have been for this caller
                 event.set()
         if listen:
             self._keep_listening()
@@ -88,7 +99,7 @@ class Notifier:
             event.clear()
 
     def _keep_listening(self) -> None:
-        """Keep one listening connection; without it (a pooler, a lost line) the poll goes on alone."""
+        """Keep one connection that listens. Behind a pooler, or while it is lost, only the poll finds work."""
         if self.closed or self._lines.pooled or self._connecting is not None:
             return
         lost = self._listener is None or self._listener.is_closed()
@@ -101,7 +112,7 @@ class Notifier:
         try:
             self._listener = await self._lines.connect()
             await self._listener.add_listener(self._channel, self._heard)
-            self.keys_wait = True  # for what was sent before we listened
+            self.keys_wait = True  # a notification may have been sent before
             self.notify_here()
         except (StoreError, *DRIVER_ERRORS):
             if self._listener is not None:
@@ -115,7 +126,7 @@ class Notifier:
         self.notify_here()
 
     def abandon(self) -> None:
-        """The event loop is gone, and its tasks with it."""
+        """Close the connection without its event loop, which is gone with its tasks."""
         listener, self._listener = self._listener, None
         if listener is not None:
             abandon(listener)
@@ -123,7 +134,7 @@ class Notifier:
     async def close(self) -> None:
         self.closed = True
         tasks = [task for task in (self._sending, self._connecting) if task is not None]
-        if tasks:  # the driver complains about a connection that is given up while it is made
+        if tasks:  # the driver warns about a connection that is dropped while it is opened
             await asyncio.wait(tasks, timeout=1)
         for task in tasks:
             task.cancel()

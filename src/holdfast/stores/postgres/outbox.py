@@ -1,7 +1,7 @@
-"""The part of the port that `holdfast.engine.outbox_store` describes: messages for others.
+"""The outbox. `holdfast.outbox.port` has the contract.
 
-What waits and what is parked is in one table, what was published in another. The moves are functions of the schema, since
-each is several statements that must see what the one before us did: they begin by locking the topic.
+Messages that wait or are parked are in one table, published ones in another. The moves are functions of the schema, because each
+is several statements that must see what a call before them has done: a function begins by locking the topic.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
-from holdfast.engine.outbox_store import PutOff, Replayed
-from holdfast.engine.ports import Clock
+from holdfast.jobs.moves import Kind
+from holdfast.outbox.model import Message, MessageState, NewMessage, Taken
+from holdfast.outbox.port import PutOff, Replayed
 from holdfast.stores.outbox_encoding import discarded, lines_of, message_columns
 from holdfast.stores.outbox_encoding import message as shaped
-from holdfast.stores.postgres.api import ApiTables
-from holdfast.stores.postgres.connections import Connections
+from holdfast.stores.postgres.database import Database
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.notifier import Notifier
 from holdfast.stores.postgres.outbox_marks import OutboxMarks
-from holdfast.stores.postgres.times import moment
 
 CHANNEL = "holdfast_outbox"
 _WAITING = (
@@ -37,13 +34,13 @@ _SENT = (
 )
 
 
-class Outbox(ApiTables):
-    def __init__(self, lines: Connections, clock: Clock) -> None:
-        super().__init__(lines, clock)
-        self._message_bell = Notifier(lines, clock, CHANNEL)
-        self._marks = OutboxMarks(clock)
-        #: Up to when all was removed, until a round finds less than it could take: the next one begins here. What was
-        #: removed cannot be vacuumed away while a transaction stays open, and would be walked over in every round.
+class Outbox:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.notifier = Notifier(database.connections, database.clock, CHANNEL)
+        self.marks = OutboxMarks(database.clock)
+        #: Where the next round of `forget` begins, while the last one deleted as many as it could. Deleted rows cannot be
+        #: vacuumed while a transaction stays open, and would be walked over in every round.
         self._forgotten: datetime | None = None
 
     # -- publishing -------------------------------------------------------------------------------------------------
@@ -51,11 +48,21 @@ class Outbox(ApiTables):
         if not messages:
             return
         given = publish_parameters(messages, notify=False)
-        await self._runner.run("enqueue", lambda db: db.fetch(SQL["publish"], *given))
-        self._message_bell.notify()
+        await self._database.run("enqueue", lambda db: db.fetch(SQL["publish"], *given))
+        self.notifier.notify()
+
+    async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.postgres.external_connections import publish_on
+
+        await publish_on(connection, publish_parameters(messages, notify=True), self._database.url)
+
+    def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
+        from holdfast.stores.postgres.external_connections import publish_on_sync
+
+        publish_on_sync(connection, publish_parameters(messages, notify=True), self._database.url)
 
     # -- relaying ---------------------------------------------------------------------------------------------------
-    async def take_messages(self, topics: Mapping[str, bool], limit: int, span: timedelta) -> list[Taken]:
+    async def take(self, topics: Mapping[str, bool], limit: int, span: timedelta) -> list[Taken]:
         if not topics:
             return []
         epoch: int | None = None
@@ -64,28 +71,28 @@ class Outbox(ApiTables):
             nonlocal epoch
             again = epoch is not None
             epoch = epoch or await connection.fetchval("SELECT nextval('holdfast.epoch')")
-            mark = await self._marks.before_take(connection, topics)
+            mark = await self.marks.before_take(connection, topics)
             given = list(topics), list(topics.values()), limit, span, epoch, again, *mark
             return await connection.fetch(SQL["take_messages"], *given)
 
-        rows = await self._runner.run("relay", take)
-        self._marks.took(topics, [row["number"] for row in rows])
+        rows = await self._database.run("relay", take)
+        self.marks.took(topics, [row["number"] for row in rows])
         return [Taken(_waiting(row), row["epoch"]) for row in rows]
 
-    async def messages_delivered(self, taken: Collection[Taken]) -> int:
+    async def delivered(self, taken: Collection[Taken]) -> int:
         if not taken:
             return 0
         given = [one.message.number for one in taken], [one.epoch for one in taken]
         topics = {one.message.topic for one in taken}
 
         async def deliver(connection: asyncpg.Connection[Any]) -> int:
-            mark = self._marks.of(topics)  # not before: a new connection drops the marks
+            mark = self.marks.of(topics)  # not before: a new connection drops the marks
             [(done,)] = await connection.fetch(SQL["messages_delivered"], *given, mark.seen, mark.lowest)
             return int(done)
 
-        return await self._runner.run("relay", deliver)
+        return await self._database.run("relay", deliver)
 
-    async def put_off_messages(self, failed: Collection[PutOff]) -> int:
+    async def put_off(self, failed: Collection[PutOff]) -> int:
         if not failed:
             return 0
         given = (
@@ -96,36 +103,36 @@ class Outbox(ApiTables):
             [one.tried for one in failed],
             [one.away for one in failed],
         )
-        [(done,)] = await self._runner.run("relay", lambda db: db.fetch(SQL["put_off_messages"], *given))
+        [(done,)] = await self._database.run("relay", lambda db: db.fetch(SQL["put_off_messages"], *given))
         if timedelta() in given[2]:  # given back: another relay may have them
-            self._message_bell.notify()
+            self.notifier.notify()
         return int(done)
 
-    async def next_message(self, topics: Collection[str]) -> timedelta | None:
-        ahead: timedelta | None = await self._runner.run(
-            "relay", lambda db: db.fetchval(SQL["next_message"], list(topics), *self._marks.of(topics))
+    async def next_due(self, topics: Collection[str]) -> timedelta | None:
+        ahead: timedelta | None = await self._database.run(
+            "relay", lambda db: db.fetchval(SQL["next_message"], list(topics), *self.marks.of(topics))
         )
         return ahead
 
-    async def wait_for_messages(self, topics: Collection[str], timeout: float) -> None:
-        await self._message_bell.wait(timeout, who=frozenset(topics))
+    async def wait(self, topics: Collection[str], timeout: float) -> None:
+        await self.notifier.wait(timeout, who=frozenset(topics))
 
     # -- people's moves ---------------------------------------------------------------------------------------------
-    async def replay_messages(self, topic: str, first: int, last: int, limit: int) -> Replayed:
+    async def replay(self, topic: str, first: int, last: int, limit: int) -> Replayed:
         given = topic, first, last, limit
-        [row] = await self._runner.run("people", lambda db: db.fetch(SQL["replay_messages"], *given))
-        self._message_bell.notify()
+        [row] = await self._database.run("people", lambda db: db.fetch(SQL["replay_messages"], *given))
+        self.notifier.notify()
         done, largest = row
         return Replayed(done, largest + 1 if done == limit and largest < last else None)
 
-    async def park_message(self, message_id: str, reason: str) -> bool:
-        parked = await self._runner.run(
+    async def park(self, message_id: str, reason: str) -> bool:
+        parked = await self._database.run(
             "people", lambda db: db.fetchval(SQL["park_message"], message_id, reason)
         )
-        self._message_bell.notify()  # for those that were behind it
+        self.notifier.notify()  # for those that were behind it
         return bool(parked)
 
-    async def discard_messages(self, message_ids: Collection[str], by: str, reason: str) -> int:
+    async def discard(self, message_ids: Collection[str], by: str, reason: str) -> int:
         ids, found = list(message_ids), 0
 
         async def discard(move: Move) -> int:
@@ -135,7 +142,7 @@ class Outbox(ApiTables):
                 "SELECT array_agg(DISTINCT topic) FROM holdfast.outbox WHERE id = ANY ($1::text[])", ids
             )
             if topics is None:
-                return found  # they were there, are gone, and our answer was lost
+                return found  # a call before deleted them, and its answer was lost
             await db.execute("SELECT holdfast.lock_topics($1::text[])", topics)
             gone = await move.run("discard_messages", ids)
             found = found or len(gone)
@@ -143,17 +150,18 @@ class Outbox(ApiTables):
             await db.execute("SELECT holdfast.let_up($1::text[], $2::text[])", *keyed)
             for row in gone:
                 meta = discarded(row["id"], row["topic"], row["error"], by, reason)
-                await move.record_no_job(Kind.discarded, meta)
+                await move.transaction.record(Kind.discarded, meta)
             return found
 
-        answer = await self._write("people", discard)
-        self._message_bell.notify()  # for those that were behind them
+        answer = await self._database.write("people", discard)
+        self.notifier.notify()  # for those that were behind them
         return answer
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------------------------
     async def messages(
         self,
         *,
+        message_id: str | None = None,
         topic: str | None = None,
         state: MessageState | None = None,
         key: str | None = None,
@@ -162,7 +170,7 @@ class Outbox(ApiTables):
     ) -> list[Message]:
         conditions: list[str] = ["number > $1"]
         given: list[Any] = [after or 0, limit]
-        for column, value in (("topic", topic), ("key", key)):
+        for column, value in (("id", message_id), ("topic", topic), ("key", key)):
             if value is not None:
                 given.append(value)
                 conditions.append(f"{column} = ${len(given)}::text")
@@ -174,23 +182,11 @@ class Outbox(ApiTables):
             parts = [f"{_SENT} WHERE {where}"]
             parts += [] if state else [f"{_WAITING} WHERE {where}"]
         sql = " UNION ALL ".join(f"({part} ORDER BY number LIMIT $2)" for part in parts)
-        rows = await self._rows(f"SELECT * FROM ({sql}) m ORDER BY number LIMIT $2", *given)
-        return [shaped(row, moment) for row in rows]
-
-    async def message(self, message_id: str) -> Message | None:
-        sql = f"{_WAITING} WHERE id = $1::text UNION ALL {_SENT} WHERE id = $1::text"
-        rows = await self._rows(sql, message_id)
-        return shaped(rows[0], moment) if rows else None
-
-    async def lags(self) -> list[Lag]:
-        rows = await self._rows(SQL["lags"])
-        return [
-            Lag(row["topic"], row["waiting"], row["parked"], row["oldest"] if row["waiting"] else None)
-            for row in rows
-        ]
+        rows = await self._database.rows(f"SELECT * FROM ({sql}) m ORDER BY number LIMIT $2", *given)
+        return [shaped(row) for row in rows]
 
     # -- leaving ----------------------------------------------------------------------------------------------------
-    async def forget_messages(self, keep: timedelta, limit: int) -> int:
+    async def forget(self, keep: timedelta, limit: int) -> int:
         async def forget(connection: asyncpg.Connection[Any]) -> int:
             await connection.fetch(SQL["let_up"])
             rows = await connection.fetch(SQL["forget_messages"], keep, limit, self._forgotten)
@@ -198,7 +194,7 @@ class Outbox(ApiTables):
             self._forgotten = max(row["published_at"] for row in rows) if is_full else None
             return len(rows)
 
-        return await self._runner.run("maintenance", forget)
+        return await self._database.run("maintenance", forget)
 
 
 def publish_parameters(messages: Sequence[NewMessage], *, notify: bool) -> tuple[Any, ...]:
@@ -206,4 +202,4 @@ def publish_parameters(messages: Sequence[NewMessage], *, notify: bool) -> tuple
 
 
 def _waiting(row: asyncpg.Record) -> Message:
-    return shaped({**row, "settled_at": row["parked_at"]}, moment)
+    return shaped({**row, "settled_at": row["parked_at"]})

@@ -1,4 +1,4 @@
-"""Low-water marks of the outbox: from where a relay needs to look for messages.
+"""Low-water marks of the outbox: the place from which a relay needs to read messages.
 
 A transaction that stays open keeps VACUUM from removing what relayed messages leave behind. A relay that began at the lowest
 number would walk over all of it, batch after batch. A mark is a snapshot of the server and, for each line of the outbox, the
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from holdfast.engine.ports import Clock
+from holdfast.jobs.machine import Clock
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 #: A mark serves this many takes: what they leave behind is walked over until the next mark.
@@ -27,7 +27,7 @@ AFRESH, PATIENCE = 60.0, 20
 
 
 class Mark(NamedTuple):
-    """What the statements take as parameters. All None: look at everything."""
+    """Parameters of the statements. All None: read everything."""
 
     seen: str | None = None
     lowest: list[int] | None = None
@@ -39,7 +39,7 @@ NO_MARK = Mark()
 
 @dataclass
 class _Route:
-    """The topics that are taken together."""
+    """The mark of topics that are taken together."""
 
     afresh_at: float = 0.0
     takes: int = 0
@@ -64,7 +64,7 @@ class OutboxMarks:
         return next((one.mark for known, one in self._routes.items() if asked <= known), NO_MARK)
 
     async def before_take(self, connection: asyncpg.Connection[Any], topics: Collection[str]) -> Mark:
-        """Return the mark to take these topics with; every few takes it is a new one."""
+        """Return the mark with which to take these topics. It is renewed every few takes."""
         route = self._routes.setdefault(frozenset(topics), _Route())
         if route.takes <= 0:
             await self._renew(connection, list(topics), route)

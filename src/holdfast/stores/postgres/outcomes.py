@@ -1,233 +1,267 @@
-"""An attempt's end: complete, back into line, buried; or refused, because its lease had ended before.
+"""Settle attempts: complete their jobs, queue them again or fail them, or refuse it because the lease has ended.
 
-The bulk of the traffic is handled by one statement per batch; whatever it did not match is looked at one by one.
+One statement writes a whole group and decides by itself: it compares the lease, the state and the deadline. Only what no statement
+has matched is read afterwards, to find out why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import asyncpg
 
-from holdfast.domain.job import JobId, Lease, Settlement
-from holdfast.domain.judgements import outcome_of
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import MoveNotice, SettlementStatus
 from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.judgements import outcome_of
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.stores.encoding import (
     MILLISECOND,
+    DeadlineGuard,
     by_kind,
     completion_meta,
     failure_json,
     meta_of,
     repeated,
     to_json,
+    verb_of,
 )
 from holdfast.stores.postgres.move import Move
+from holdfast.stores.postgres.state_tables import CANCELLED, FAILED
 
-FAILED, CANCELLED = 4, 5  # the states `end` may end in
-ANY, PASSED, NOT_PASSED = 0, 1, 2  # how `end` looks at the deadline
-LONGEST_TOLD = 2**31 - 1  # in the event of a completion: 24 days, which the narrow column can hold
+#: The longest duration in the event of a completion, in milliseconds: the column is an int.
+LONGEST_DURATION = 2**31 - 1
 
 
-class Back(NamedTuple):
-    """One line for `requeue`."""
+class Requeue(NamedTuple):
+    """A job for `requeue`."""
 
     lease: Lease
     verdict: Verdict
     outcome: str
-    crashes: int | None  #: to add; None: back to 0
+    crashes: int | None  #: crashes to add; None: reset to 0
     meta: dict[str, Any]
 
 
 class End(NamedTuple):
-    """One line for `end`. Without a *failure* nobody failed: a person has cancelled."""
+    """A job for `end`. A job that is cancelled has no *failure*."""
 
     job_id: JobId
     failure: Failure | None
     meta: dict[str, Any]
 
 
+class Ending(NamedTuple):
+    """How a verb ends jobs."""
+
+    state: int
+    kind: Kind
+    outcome: str
+
+
+_ENDINGS: Mapping[str, Ending] = {
+    "fail": Ending(FAILED, Kind.failed, "failed"),
+    "reclaim": Ending(FAILED, Kind.failed, "reclaimed"),
+    "time_out": Ending(FAILED, Kind.timed_out, "timed_out"),
+    "cancel": Ending(CANCELLED, Kind.cancelled, "cancelled"),
+}
+
+
 async def settle(move: Move, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
-    firsts = {s.lease: s for s in reversed(settlements)}
-    if len(firsts) < len(settlements):
+    unique = {s.lease: s for s in reversed(settlements)}
+    if len(unique) < len(settlements):
         return repeated(
-            settlements, dict(zip(firsts, await settle(move, list(firsts.values())), strict=True))
+            settlements, dict(zip(unique, await settle(move, list(unique.values())), strict=True))
         )
-    answers: dict[Lease, SettlementStatus] = {}
+    applied: set[Lease] = set()
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
     buried = [s for s in settlements if isinstance(s.verdict, Bury)]
     if completed:
-        answers |= await _complete(move, completed)
+        applied |= await _complete(move, completed)
     if requeued:
-        answers |= await _requeue(move, requeued)
+        applied |= await _requeue_all(move, requeued)
     if buried:
-        answers |= await _bury(move, buried)
+        applied |= await _bury(move, buried)
+    statuses: list[SettlementStatus] = []
     for s in settlements:
-        if s.lease not in answers:
+        if s.lease in applied:
+            statuses.append(SettlementStatus.APPLIED)
+        else:
             async with move.connection.transaction():
-                answers[s.lease] = await _settle_one(move, s)
-    return [answers[s.lease] for s in settlements]
+                statuses.append(await _settle_one(move, s))
+    return statuses
 
 
-# -- batches: those that are not in the answer were not matched ------------------------------------------------------------
-async def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
+# -- groups: return the leases that the statement matched -------------------------------------------------------------------
+async def _complete(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
     rows = await move.run(
         "complete",
         [s.lease.job_id for s in settlements],
         [s.lease.epoch for s in settlements],
         [s.verdict.result for s in settlements],  # type: ignore[union-attr]
-        [min(s.duration // MILLISECOND, LONGEST_TOLD) for s in settlements],
+        [min(s.duration // MILLISECOND, LONGEST_DURATION) for s in settlements],
         _statuses(settlements),
     )
     applied = settlements
     if len(rows) < len(settlements):
-        done = _leases(rows)
-        applied = [s for s in settlements if s.lease in done]
-    move.freed.update(row[2] for row in rows if row[2] is not None)
-    if move.telling:
+        leases = _leases(rows)
+        applied = [s for s in settlements if s.lease in leases]
+    _free_keys(move, rows)
+    if move.has_hooks:
         for s in applied:
-            move.tell(Kind.complete, s.lease, s.attempt, completion_meta(s, s.verdict))  # type: ignore[arg-type]
-    return {s.lease: SettlementStatus.APPLIED for s in applied}
+            move.notice(Kind.complete, s.lease, s.attempt, completion_meta(s, s.verdict))  # type: ignore[arg-type]
+    return {s.lease for s in applied}
 
 
 def _statuses(settlements: Sequence[Settlement]) -> list[int | None] | None:
-    """Return what the services behind these completions answered; None where no handler has said it."""
-    found = [s.verdict.gateway_status for s in settlements]  # type: ignore[union-attr]
-    return None if found.count(None) == len(found) else found
+    """Return the HTTP statuses that the handlers of these attempts have set; None if none has set one."""
+    statuses = [s.verdict.gateway_status for s in settlements]  # type: ignore[union-attr]
+    return None if statuses.count(None) == len(statuses) else statuses
 
 
-async def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
-    answers: dict[Lease, SettlementStatus] = {}
+async def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
+    leases: set[Lease] = set()
     for kind, group in by_kind(settlements).items():
-        lines = [Back(s.lease, s.verdict, outcome_of(s.verdict), None, meta_of(s)) for s in group]
-        done = await into_line(move, kind, lines, any_deadline=False)
-        answers |= dict.fromkeys(done, SettlementStatus.APPLIED)
-    return answers
+        jobs = [Requeue(s.lease, s.verdict, outcome_of(s.verdict), None, meta_of(s)) for s in group]
+        verb = verb_of(group[0].verdict)
+        leases |= await requeue(move, verb, kind, jobs, any_deadline=False)
+    return leases
 
 
-async def into_line(move: Move, kind: Kind, lines: Sequence[Back], *, any_deadline: bool) -> set[Lease]:
-    """Processing → queued, as far as the leases hold; those that did."""
-    ways = [_way_back(line.verdict, line.crashes) for line in lines]
+async def requeue(
+    move: Move, verb: str, kind: Kind, jobs: Sequence[Requeue], *, any_deadline: bool
+) -> set[Lease]:
+    """Move jobs from processing to queued as far as their leases hold, and return the leases of those that moved."""
+    columns = [_requeue_columns(job.verdict, job.crashes) for job in jobs]
     rows = await move.run(
-        "requeue",
-        [line.lease.job_id for line in lines],
-        [line.lease.epoch for line in lines],
-        [delay for delay, _, _, _ in ways],
-        [line.outcome for line in lines],
-        [failure for _, failure, _, _ in ways],
-        [back for _, _, back, _ in ways],
-        [crashes for _, _, _, crashes in ways],
-        [to_json(line.meta) for line in lines],
+        f"requeue.{verb}",
+        [job.lease.job_id for job in jobs],
+        [job.lease.epoch for job in jobs],
+        [delay for delay, _, _, _ in columns],
+        [job.outcome for job in jobs],
+        [failure for _, failure, _, _ in columns],
+        [back for _, _, back, _ in columns],
+        [crashes for _, _, _, crashes in columns],
+        [to_json(job.meta) for job in jobs],
         int(kind),
         any_deadline,
     )
-    move.freed.update(row[2] for row in rows if row[2] is not None)
-    done = _leases(rows)
-    if move.telling:
-        attempts = {Lease(JobId(str(row[0])), row[1]): row[3] for row in rows}
-        for line in lines:
-            if line.lease in done:
-                move.tell(kind, line.lease, attempts[line.lease], line.meta)
-    return done
+    _free_keys(move, rows)
+    attempts = {_lease(row): row["attempt"] for row in rows}
+    if move.has_hooks:
+        for job in jobs:
+            if job.lease in attempts:
+                move.notice(kind, job.lease, attempts[job.lease], job.meta)
+    return set(attempts)
 
 
-def _way_back(verdict: Verdict, crashes: int | None) -> tuple[timedelta, str | None, int, int | None]:
-    """(delay, failure, attempts given back, crashes to add) of a verdict that puts the job back into line."""
+def _requeue_columns(verdict: Verdict, crashes: int | None) -> tuple[timedelta, str | None, int, int | None]:
+    """Return (delay, failure, attempts to give back, crashes to add) for a verdict that queues the job again."""
     match verdict:
         case RetryAfter(delay, failure):
             return delay, failure_json(failure), 0, crashes
         case Release(delay):
             return delay, None, 1, 0
-    raise AssertionError(f"not a way back into line: {verdict}")
+    raise AssertionError(f"this verdict does not queue the job again: {verdict}")
 
 
-async def _bury(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
-    lines = [End(s.lease.job_id, s.verdict.failure, meta_of(s)) for s in settlements]  # type: ignore[union-attr]
+async def _bury(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
+    jobs = [End(s.lease.job_id, s.verdict.failure, meta_of(s)) for s in settlements]  # type: ignore[union-attr]
     epochs = [s.lease.epoch for s in settlements]
     async with move.connection.transaction():
-        ended = await end(move, lines, FAILED, Kind.failed, "failed", NOT_PASSED, epochs=epochs)
+        ended = await end(move, "fail", jobs, DeadlineGuard.NOT_PASSED, epochs=epochs)
         for s in settlements:
             if s.lease in ended:
                 await move.forget_steps(s.lease.job_id, s.verdict.failure.forget)  # type: ignore[union-attr]
-    return {s.lease: SettlementStatus.APPLIED for s in settlements if s.lease in ended}
+    return ended
 
 
 async def end(
     move: Move,
-    lines: Sequence[End],
-    state: int,
-    kind: Kind,
-    outcome: str,
-    deadline: int,
+    verb: str,
+    jobs: Sequence[End],
+    deadline: DeadlineGuard,
     *,
     epochs: Sequence[int] | None,
     crashes: int | None = None,
 ) -> set[Lease]:
-    """End jobs wherever they are (or, with *epochs*, only under these leases); those that were ended."""
-    failures = [line.failure for line in lines]
+    """Move jobs to failed or cancelled, and return the newest leases of those that moved.
+
+    With *epochs* they move only under these leases. *crashes* are added; None resets them to 0.
+    """
+    state, kind, outcome = _ENDINGS[verb]
+    failures = [job.failure for job in jobs]
     rows = await move.run(
-        "end",
-        [line.job_id for line in lines],
+        f"end.{verb}",
+        [job.job_id for job in jobs],
         epochs,
         state,
         int(kind),
         outcome,
-        deadline,
+        int(deadline),
         crashes,
         [f.code if f else None for f in failures],
         [f.message if f else None for f in failures],
         [f.detail if f else None for f in failures],
         [f.fingerprint if f else None for f in failures],
         [failure_json(f) if f else None for f in failures],
-        [to_json(line.meta) for line in lines],
+        [to_json(job.meta) for job in jobs],
     )
-    move.freed.update(row[3] for row in rows if row[3] is not None)
-    metas = {line.job_id: line.meta for line in lines}
-    move.told += [MoveNotice(kind, job := JobId(str(row[0])), row[1], row[2], metas[job]) for row in rows]
+    _free_keys(move, rows)
+    metas = {job.job_id: job.meta for job in jobs}
+    for row in rows:
+        lease = _lease(row)
+        move.notices.append(MoveNotice(kind, *lease, row["attempt"], metas[lease.job_id]))
     return _leases(rows)
 
 
-def _leases(rows: Sequence[asyncpg.Record]) -> set[Lease]:
-    return {Lease(JobId(str(row[0])), row[1]) for row in rows}
+def _lease(row: asyncpg.Record) -> Lease:
+    return Lease(JobId(str(row["job_id"])), row["epoch"])
+
+
+def _leases(rows: Iterable[asyncpg.Record]) -> set[Lease]:
+    return {_lease(row) for row in rows}
+
+
+def _free_keys(move: Move, rows: Iterable[asyncpg.Record]) -> None:
+    move.freed.update(row["key"] for row in rows if row["key"] is not None)
 
 
 # -- one by one ---------------------------------------------------------------------------------------------------------
 async def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
-    """What no batch statement matched: a passed deadline, a repeated or a refused write."""
+    """Settle what no group statement matched: a passed deadline, a repeated or a refused write."""
     lease = settlement.lease
-    held = "SELECT 1 FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
-    if await move.connection.fetchval(held, *lease) and not await time_out(
-        move, [lease.job_id], epochs=[lease.epoch]
-    ):
-        raise StoreUnavailable(
-            f"job {lease.job_id} moved while it was being settled; the settlement is sent again"
-        )
-    complete = "SELECT 1 FROM holdfast.done WHERE job_id = $1 AND epoch = $2 AND state = 3"
-    if await move.connection.fetchval(complete, *lease):
-        return SettlementStatus.REPEATED
+    if not await time_out(move, [lease.job_id], epochs=[lease.epoch]):
+        holds = "SELECT 1 FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
+        if await move.connection.fetchval(holds, *lease):
+            raise StoreUnavailable(
+                f"job {lease.job_id} moved while it was being settled; the settlement is sent again"
+            )
+        complete = "SELECT 1 FROM holdfast.done WHERE job_id = $1 AND epoch = $2 AND state = 3"
+        if await move.connection.fetchval(complete, *lease):
+            return SettlementStatus.REPEATED
     return await _refuse(move, lease, settlement.verdict)
 
 
 async def time_out(move: Move, ids: Sequence[JobId], *, epochs: Sequence[int] | None = None) -> set[Lease]:
-    """→ failed(TIMEOUT), for those whose deadline has passed."""
+    """Fail those of these jobs whose deadline has passed, wherever they are, or with *epochs* only under these leases."""
     failure = Failure.of("TIMEOUT")
-    lines = [End(job_id, failure, {"error_code": failure.code}) for job_id in ids]
-    return await end(move, lines, FAILED, Kind.timed_out, "timed_out", PASSED, epochs=epochs, crashes=0)
+    jobs = [End(job_id, failure, {"error_code": failure.code}) for job_id in ids]
+    return await end(move, "time_out", jobs, DeadlineGuard.PASSED, epochs=epochs, crashes=0)
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
 async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
-    """The lease had ended before: the attempt's own record says how, and so what this write is."""
+    """Return why a settlement has changed nothing: the attempt's record has the answer."""
     row = await move.connection.fetchrow(
         "SELECT outcome, attempt FROM holdfast.attempt WHERE job_id = $1 AND epoch = $2", *lease
     )
     if row is None:
-        return SettlementStatus.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease never existed
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
         return await store_late_result(move, lease, attempt, outcome, verdict)
@@ -238,7 +272,7 @@ async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatu
 
 
 async def refuse_once(move: Move, lease: Lease) -> None:
-    """Put on record, once, that the holder of a reclaimed lease tried to write."""
+    """Record, once, that a worker tried to write under a lease that was reclaimed."""
     attempt = await move.connection.fetchval(
         "UPDATE holdfast.attempt SET refused = true WHERE job_id = $1 AND epoch = $2 AND outcome = 'reclaimed' AND NOT refused"
         " RETURNING attempt", *lease,
@@ -262,10 +296,10 @@ async def store_late_result(
     return SettlementStatus.LATE
 
 
-# -- under a lease, while it holds ------------------------------------------------------------------------------------------
+# -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------
 async def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
-    held = "SELECT attempt FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
-    attempt = await move.connection.fetchval(held, *lease) if move.telling else 0
+    holds = "SELECT attempt FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
+    attempt = await move.connection.fetchval(holds, *lease) if move.has_hooks else 0
     if not await _complete(move, [Settlement(lease, end, attempt or 0, duration)]):
         raise LeaseLost(*lease)
 
@@ -276,10 +310,10 @@ async def record_step(move: Move, lease: Lease, name: str, result: str) -> None:
 
 
 async def record_progress(move: Move, lease: Lease, percent: float, message: str) -> None:
-    held = await move.connection.fetchval(
+    written = await move.connection.fetchval(
         "UPDATE holdfast.lease SET progress = $3::jsonb WHERE job_id = $1 AND epoch = $2 RETURNING epoch",
         *lease,
         to_json({"percent": percent, "message": message}),
     )
-    if held is None:
+    if written is None:
         raise LeaseLost(*lease)

@@ -1,4 +1,4 @@
-"""Where a job stands: one look, and its row as a value."""
+"""Read the queue position of a job by one statement, so that all of it was true at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import JobId, Lane
-from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
+from holdfast.jobs.job import JobId, Lane
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
 from holdfast.stores.encoding import from_json, read_json, shown
 from holdfast.stores.postgres.enqueue_plan import SQL
 

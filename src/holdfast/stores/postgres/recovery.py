@@ -1,4 +1,4 @@
-"""What housekeeping does: leases that ran out, deadlines that passed, records that were kept long enough."""
+"""What maintenance does with jobs: expired leases, stuck attempts, passed deadlines, retention."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from datetime import timedelta
 
 import asyncpg
 
-from holdfast.domain.job import Expired, JobId, Lease
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Bury, Failure, RetryAfter
-from holdfast.engine.ports import Reclaim, Retention
-from holdfast.stores.encoding import OVERRUN_MARGIN, said
+from holdfast.engine.extensions import PurgeHook
+from holdfast.engine.ports import Reclaim
+from holdfast.jobs.job import Expired, JobId, Lease
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Bury, Failure, RetryAfter
+from holdfast.stores.encoding import OVERRUN_MARGIN, DeadlineGuard, expired_lease, manual_meta
 from holdfast.stores.postgres import outcomes
 from holdfast.stores.postgres.attempt_data import purge_tracebacks
 from holdfast.stores.postgres.ids import is_uuid
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.outcomes import ANY, FAILED, Back, End
+from holdfast.stores.postgres.outcomes import End, Requeue
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------------
@@ -38,13 +40,13 @@ async def stuck(
 
 async def _as_expired(move: Move, rows: Sequence[asyncpg.Record]) -> list[Expired]:
     lanes = await move.lanes.by_number(move.connection, [row["lane"] for row in rows])
-    return [Expired(Lease(JobId(str(row[0])), row[1]), lanes[row[2]], *row[3:]) for row in rows]
+    return [expired_lease(row, lanes[row["lane"]]) for row in rows]
 
 
 async def ran_out(move: Move, ids: Sequence[JobId]) -> dict[Lease, bool]:
-    """The leases of these jobs that ran out, and whether it is only that the attempt overran."""
-    rows = await _expired_rows(move, len(ids), ids)
-    return {Lease(JobId(str(row[0])), row[1]): row[8] for row in rows}
+    """Return the expired leases of these jobs, and whether that is only because the attempt overran its timeout."""
+    found = await _as_expired(move, await _expired_rows(move, len(ids), ids))
+    return {one.lease: one.overran for one in found}
 
 
 async def _expired_rows(move: Move, limit: int, only: Sequence[JobId] | None = None) -> list[asyncpg.Record]:
@@ -52,10 +54,12 @@ async def _expired_rows(move: Move, limit: int, only: Sequence[JobId] | None = N
 
 
 async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int:
-    """Guarded twice: the lease must still be the current one, and must still have run out, unless it is *stuck*.
+    """Take jobs from their workers, and return how many were taken.
 
-    The row lock only saves work: of two processes that reclaim the same lease the second waits here and finds nothing.
-    Without it the epochs in `requeue.sql` and `end.sql` would refuse the second.
+    There are two guards: the statement compares the lease, and the lease must still have expired unless the attempt is *stuck*.
+
+    The row lock only saves work: of two processes that reclaim the same lease the second waits for the first and finds nothing.
+    Without the lock the epochs in `requeue.sql` and `end.sql` would refuse the second.
     """
     ids = [r.lease.job_id for r in reclaims]
     await move.connection.execute(
@@ -63,18 +67,20 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) 
     )
     overran = {} if stuck else await ran_out(move, ids)
     due = {r.lease: r for r in reclaims if stuck or overran.get(r.lease) is (not r.crashed)}.values()
-    back = [
-        Back(
+    requeued = [
+        Requeue(
             lease,
             verdict,
             "reclaimed",
             1 if crashed else None,
-            {"error_code": verdict.failure.code, **said(by)},
+            {"error_code": verdict.failure.code, **manual_meta(by)},
         )
         for lease, verdict, crashed, by in due
         if isinstance(verdict, RetryAfter)
     ]
-    done = len(await outcomes.into_line(move, Kind.reclaimed, back, any_deadline=True)) if back else 0
+    done = 0
+    if requeued:
+        done = len(await outcomes.requeue(move, "reclaim", Kind.reclaimed, requeued, any_deadline=True))
     for lease, verdict, crashed, by in due:
         if isinstance(verdict, Bury):
             done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None, by)
@@ -82,32 +88,45 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) 
 
 
 async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | None, by: str) -> int:
-    line = End(lease.job_id, failure, {"error_code": failure.code, **said(by)})
+    job = End(lease.job_id, failure, {"error_code": failure.code, **manual_meta(by)})
     ended = await outcomes.end(
-        move, [line], FAILED, Kind.failed, "reclaimed", ANY, epochs=[lease.epoch], crashes=crashes
+        move, "reclaim", [job], DeadlineGuard.ANY, epochs=[lease.epoch], crashes=crashes
     )
     return len(ended)
 
 
 # -- deadlines --------------------------------------------------------------------------------------------------------------
 async def time_out(move: Move, limit: int, skip: int) -> list[JobId]:
-    ids = [JobId(str(row[0])) for row in await move.run("overdue", limit, skip)]
+    ids = [JobId(str(row["id"])) for row in await move.run("overdue", limit, skip)]
     return [job_id for job_id, _ in await outcomes.time_out(move, ids)] if ids else []
 
 
 # -- retention ------------------------------------------------------------------------------------------------------------
-async def purge(move: Move, task: str | None, keep: Retention, limit: int, but: Collection[str]) -> int:
+async def purge(
+    move: Move,
+    task: str | None,
+    keep: Retention,
+    limit: int,
+    but: Collection[str],
+    hooks: Sequence[PurgeHook] = (),
+) -> int:
+    """Delete what was kept long enough, call *hooks* with the deleted jobs, and return how much was deleted."""
     done = 0
     if keep.results is not None:
         rows = await move.run("purge_results", keep.results, task, limit, list(but))
-        for job_id, epoch, attempt in rows:
-            move.tell(Kind.expired, Lease(JobId(str(job_id)), epoch), attempt, {})
+        for row in rows:
+            move.notice(Kind.expired, Lease(JobId(str(row["job_id"])), row["epoch"]), row["attempt"], {})
         done += len(rows)
     if keep.jobs is not None:
-        gone = len(await move.run("purge_jobs", keep.jobs, task, limit, list(but)))
-        done += gone or await purge_tracebacks(move, limit)
+        purged = [
+            JobId(str(row["job_id"]))
+            for row in await move.run("purge_jobs", keep.jobs, task, limit, list(but))
+        ]
+        for hook in hooks if purged else ():
+            await hook(move.transaction, purged)
+        done += len(purged) or await purge_tracebacks(move, limit)
     if keep.events is not None and task is None:
-        # The newest row stays: after a restore it says where the numbers go on (`event_numbers`).
+        # The newest row stays: after a restore the next numbers start above it (`event_numbers`).
         status = await move.connection.execute(
             "DELETE FROM holdfast.event WHERE seq IN (SELECT seq FROM holdfast.event WHERE at <= holdfast.clock() - $1::interval"
             " AND seq < (SELECT max(seq) FROM holdfast.event) ORDER BY seq LIMIT $2::int)", keep.events, limit,
@@ -117,5 +136,5 @@ async def purge(move: Move, task: str | None, keep: Retention, limit: int, but: 
 
 
 def _count(status: str) -> int:
-    """How many rows, in a status such as `DELETE 7`."""
+    """Return the number of rows in a status such as `DELETE 7`."""
     return int(status.rsplit(" ", 1)[1])

@@ -1,8 +1,8 @@
-"""Jobs that match a filter, newest first, without looking at too many for one page.
+"""Find the jobs that match a filter, newest first, without reading too many for one page.
 
-There are several ways to walk through jobs: all of them, an owner's, a key's, those in a state. Each is a stretch of the
-same order, so whichever comes to an end or fills the page has the answer. When none does, the page is what was found, and
-the next one goes on from the last job that was looked at.
+There are several ways to walk through jobs: all of them, an owner's, a key's, those in a state. All have the same order, so the
+first way that ends or fills the page has the answer. If none does, the page is what was found, and the next page goes on after the
+last job that was read.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.internal import hides_internal
-from holdfast.domain.job import JobFilter
-from holdfast.domain.moves import State
-from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
-from holdfast.stores.encoding import job_columns, to_json
+from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.internal import hides_internal
+from holdfast.jobs.job import JobFilter
+from holdfast.jobs.moves import State
+from holdfast.stores.conditions import INTERNAL, MOST_READ, MOST_SEARCHED, Condition
+from holdfast.stores.encoding import bad_cursor, job_columns, to_json
 from holdfast.stores.postgres.ids import is_uuid
 
 #: Ids begin with the time at which they were made, by the clock of the process that enqueued. A clock that is wrong by less than this does
@@ -37,13 +37,13 @@ _EVERY = "SELECT * FROM holdfast.job WHERE true"
 _STATE = """CASE f.state WHEN 3 THEN 'complete' WHEN 4 THEN 'failed' WHEN 5 THEN 'cancelled'
             ELSE CASE WHEN EXISTS (SELECT FROM holdfast.lease l WHERE l.job_id = w.id) THEN 'processing' ELSE 'queued' END END"""
 
-#: Only who was retried may have moved to another lane, and on many days that was nobody.
+#: Only a job that was retried can be in another lane, and often there is none.
 _LANE = """CASE WHEN (SELECT EXISTS (SELECT FROM holdfast.life))
                 THEN coalesce((SELECT lane FROM holdfast.life WHERE job_id = w.id), {job}.lane) ELSE {job}.lane END"""
 
 
 class PostgresCondition(Condition):
-    """In PostgreSQL's dialect: parameters are numbered, typed, and may be whole arrays."""
+    """Conditions in PostgreSQL's dialect: parameters are numbered, typed, and may be arrays."""
 
     sign = "$"
 
@@ -55,6 +55,15 @@ class PostgresCondition(Condition):
         if values:
             self.add(f"{column} = ANY (?::text[])", [str(value) for value in values])
 
+    def identified(self, column: str, ids: Sequence[str]) -> None:
+        if ids:
+            self.add(f"{column} = ANY (?::uuid[])", [job_id for job_id in ids if is_uuid(job_id)])
+
+    def behind(self, column: str, cursor: str) -> None:
+        if not is_uuid(cursor):
+            raise bad_cursor(cursor)
+        self.add(f"{column} > ?::uuid", cursor)
+
     def within(self, column: str, after: datetime | None, before: datetime | None) -> None:
         if after is not None:
             self.add(f"{column} >= ?::timestamptz", after)
@@ -63,13 +72,13 @@ class PostgresCondition(Condition):
 
 
 class Found(NamedTuple):
-    rows: list[asyncpg.Record]  #: of the view `holdfast.jobs`; one more than asked for, if there are more
-    seen: str | None  #: the last that was looked at, where there may be more behind it
+    rows: list[asyncpg.Record]  #: of the view `holdfast.jobs`; one more than the limit, if there are more
+    seen: str | None  #: the last job that was read, if there may be more after it
 
 
 class Way(NamedTuple):
-    walked: str  #: a statement that ends with a condition, for the stretch to be added
-    is_place: bool = False  #: it walks the places of the states that are asked for, not the jobs themselves
+    walked: str  #: a statement that ends with a condition, to which the range is added
+    is_place: bool = False  #: it walks the tables of the requested states, not the jobs themselves
 
 
 class JobSearch:
@@ -87,10 +96,10 @@ class JobSearch:
         self._bound(before)
         self._ids = self._stretch.place([job_id for job_id in where.ids if is_uuid(job_id)])
         self._owner, self._key = self._stretch.place(where.owner), self._stretch.place(where.key)
-        self._hidden = ""  #: the lanes whose jobs are left out, as a parameter; none where there are none
+        self._hidden = ""  #: the parameter with the lanes whose jobs are left out; empty if there are none
 
     async def page(self, limit: int) -> Found:
-        await self._look_for_hidden()
+        await self._find_hidden()
         best: Found | None = None
         ways = self._ways()
         for way in ways:
@@ -103,15 +112,15 @@ class JobSearch:
         return best
 
     async def count(self) -> int:
-        await self._look_for_hidden()
+        await self._find_hidden()
         way = self._ways()[0]
         if way.is_place and (self._where.tasks or self._where.queues):
-            way = Way(_EVERY)  # a lane is seen without fetching each job of a place
+            way = Way(_EVERY)  # the lane of a job is in this table
         sql = f"SELECT count(*) FROM ({way.walked} AND {self._stretch}) w {self._kept(way)}"
         return int(await self._run(sql))
 
-    async def _look_for_hidden(self) -> None:
-        """Asked before: where no webhook was ever used, no job has to be fetched to see that it is none of the engine's own."""
+    async def _find_hidden(self) -> None:
+        """Read which lanes are internal, first: if there are none, no job has to be fetched to see that it is not internal."""
         if hides_internal(self._where):
             lanes = await self._connection.fetchval(
                 f"SELECT array_agg(id) FROM holdfast.lane WHERE {INTERNAL}"
@@ -134,8 +143,8 @@ class JobSearch:
         return ways or [Way(every)]  # the way with fewer rows gets further
 
     def _most(self, way: Way) -> int:
-        """How many are looked at. From a place each job has to be fetched from anywhere, if it has to be seen."""
-        most = LOOK_INTO if self._where.args else LOOK_AT
+        """Return how many jobs are read. Jobs that a place refers to cost more, if they have to be fetched."""
+        most = MOST_SEARCHED if self._where.args else MOST_READ
         return most // 3 if way.is_place and self._needs_job else most
 
     @property
@@ -174,7 +183,7 @@ class JobSearch:
             self._stretch.add("id >= ?::uuid", _id_at(where.created_after - _CLOCK_MARGIN))
 
     def _kept(self, way: Way) -> str:
-        """Which of the jobs on a way are meant. What the conditions speak of is looked up for each, and nothing else."""
+        """Return the condition for the jobs on a way that match. Only what it needs is read for each of them."""
         where, condition, parts = self._where, PostgresCondition(), []
         condition.parameters = self._stretch.parameters
         job = "w"
@@ -212,6 +221,6 @@ class JobSearch:
 
 
 def _id_at(when: datetime) -> str:
-    """The lowest id that is made at this moment."""
+    """Return the lowest id that is made at this moment."""
     digits = f"{max(0, int(when.timestamp() * 1000)):012x}"
     return f"{digits[:8]}-{digits[8:]}-0000-0000-000000000000"

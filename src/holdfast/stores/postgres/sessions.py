@@ -1,4 +1,4 @@
-"""Sessions: a worker process as the store knows it. They live by the server's clock, which all workers share."""
+"""The sessions of workers. They expire by the server's clock, which all workers share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import JobId, Lease, Session, SessionId
+from holdfast.jobs.job import JobId, Lease, Session, SessionId
 from holdfast.stores.postgres.enqueue_plan import SQL
+
+#: How long the reports of workers that are gone are kept.
+_KEEP_REPORTS = timedelta(minutes=1)
 
 
 async def open_session(
@@ -33,6 +36,16 @@ async def close_session(connection: asyncpg.Connection[Any], session: Session) -
     await connection.execute(
         "UPDATE holdfast.session SET expires_at = least(expires_at, holdfast.clock()) WHERE id = $1",
         session.id,
+    )
+    await connection.execute("DELETE FROM holdfast.report WHERE session_id = $1", session.id)
+
+
+async def forget_reports(connection: asyncpg.Connection[Any]) -> None:
+    """Delete the reports of sessions that were not closed, because their workers were lost."""
+    await connection.execute(
+        "DELETE FROM holdfast.report WHERE ctid = ANY (ARRAY("
+        "SELECT ctid FROM holdfast.report WHERE at < holdfast.clock() - $1::interval FOR UPDATE SKIP LOCKED))",
+        _KEEP_REPORTS,
     )
 
 

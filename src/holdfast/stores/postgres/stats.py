@@ -1,4 +1,4 @@
-"""How many jobs there are, for those who ask every few seconds."""
+"""Count jobs, cheaply enough to do it every few seconds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.domain.job import Lane
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
+from holdfast.jobs.job import Lane
+from holdfast.jobs.stats import RECENT, RECENT_ROWS, JobStats, LaneStats
 from holdfast.stores.postgres.enqueue_plan import SQL
 
 #: How many delayed jobs one query reads at most, in the order of their time. Jobs that wait for their key are skipped.
-_LOOKED_AT = 1000
+_MOST_DELAYED = 1000
 
 
 async def stats(connection: asyncpg.Connection[Any], most: int) -> JobStats:
@@ -24,14 +24,14 @@ async def stats(connection: asyncpg.Connection[Any], most: int) -> JobStats:
                             ORDER BY run_at, id LIMIT $2::int) x WHERE x.key IS NULL),
                   (SELECT count(*) FROM (SELECT 1 FROM holdfast.dead_letter LIMIT $1::bigint) x)""",
         most,
-        _LOOKED_AT,
+        _MOST_DELAYED,
     )
     [(retried, in_vain)] = await connection.fetch(
         """SELECT count(*), count(*) FILTER (WHERE x.kind <> 3)
              FROM (SELECT kind, at, attempts FROM holdfast.event ORDER BY seq DESC LIMIT $1::int) x, unnest(x.attempts) a
             WHERE a > 1 AND x.kind IN (3, 4, 5) AND x.at > holdfast.clock() - $2::interval""",
-        ROWS_OF_LATE,
-        OF_LATE,
+        RECENT_ROWS,
+        RECENT,
     )
     return JobStats(
         lines={
@@ -42,5 +42,5 @@ async def stats(connection: asyncpg.Connection[Any], most: int) -> JobStats:
         overdue=overdue or timedelta(),
         dead_letters=dead,
         retried=retried,
-        retried_in_vain=in_vain,
+        failed_retries=in_vain,
     )

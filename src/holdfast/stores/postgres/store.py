@@ -1,20 +1,31 @@
-"""The PostgreSQL store: the port on one side, connections on the other. `looking` has the half that only reads."""
+"""The PostgreSQL store: the verbs of a job, and the parts that hold everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, Unpack
 
 import asyncpg
 
-from holdfast.domain.duration import format_duration
-from holdfast.domain.job import (
+from holdfast.engine.extensions import StoreExtensions
+from holdfast.engine.lane_store import Cap
+from holdfast.engine.named_request import NamedRequest, Repeated
+from holdfast.engine.ports import (
+    HeartbeatConnection,
+    Hook,
+    Reclaim,
+    RetryOptions,
+    SettlementStatus,
+    Transaction,
+)
+from holdfast.engine.tables import requests
+from holdfast.errors import StoreError
+from holdfast.jobs.job import (
     Artifact,
     Claimed,
-    Edit,
     Enqueued,
     Expired,
     JobBatch,
@@ -25,72 +36,88 @@ from holdfast.domain.job import (
     Session,
     Settlement,
 )
-from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import NewMessage
-from holdfast.domain.precondition import UNCONDITIONAL, Precondition
-from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.lane_store import Cap
-from holdfast.engine.ports import (
-    Clock,
-    HeartbeatConnection,
-    Reclaim,
-    Retention,
-    SettlementStatus,
-    StuckAttempt,
-    Threads,
-)
-from holdfast.errors import StoreError
+from holdfast.jobs.machine import Clock, Threads
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Bury, Complete, Failure, RetryAfter, Verdict
+from holdfast.stores.migrations import load_extensions
 from holdfast.stores.postgres import (
     attempt_data,
-    dependencies,
     enqueue_plan,
     external,
     intake,
     manual,
-    notes,
     outcomes,
     recovery,
     sessions,
 )
+from holdfast.stores.postgres.admission import Lanes
 from holdfast.stores.postgres.claims import Claims, Wanted
 from holdfast.stores.postgres.connections import Connections
-from holdfast.stores.postgres.dispatch import DispatchQueries
+from holdfast.stores.postgres.database import UNDONE, Database
+from holdfast.stores.postgres.dispatch import Dispatch
 from holdfast.stores.postgres.driver_errors import behind_a_pooler, shown, translate
-from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.event_numbers import keep_growing
+from holdfast.stores.postgres.fairness import Stager
 from holdfast.stores.postgres.heartbeat import PostgresHeartbeat
 from holdfast.stores.postgres.lane_registration import register, register_sync
-from holdfast.stores.postgres.many_lanes import ROUNDS, LaneCrowd
 from holdfast.stores.postgres.migrate import check, migrate
 from holdfast.stores.postgres.move import Move
-from holdfast.stores.postgres.outbox import publish_parameters
-from holdfast.stores.postgres.runner import UNDONE
+from holdfast.stores.postgres.outbox import Outbox
+from holdfast.stores.postgres.queries import Queries
 from holdfast.stores.postgres.transaction_pool import TransactionPool
 from holdfast.stores.tracebacks import StoredTracebacks
+from holdfast.values.duration import format_duration
+
+T = TypeVar("T")
 
 _SETTINGS = "SELECT current_setting('enable_seqscan'), current_setting('synchronous_commit')"
 
 
-class PostgresStore(DispatchQueries):
-    """One database. Each line of work goes on while others wait: claim, settle, enqueue, duty, people, read."""
+class PostgresStore:
+    """One database. Each kind of work has a connection: claim, settle, enqueue, maintenance, people, read."""
 
     def __init__(self, url: str, clock: Clock, threads: Threads | None) -> None:
-        super().__init__(Connections(url), clock)
-        self.url, self._threads = url, threads
-        self._claims = Claims(self._lanes, clock)
+        self.url, self._threads, self._clock = url, threads, clock
+        self._database = database = Database(url, clock)
+        self._connections, self._notifier = database.connections, database.notifier
+        self._stager = Stager(database.lanes, clock)
+        self._claims = Claims(database, self._stager)
         self._tracebacks = StoredTracebacks(clock)
-        self._rings_when_empty: int | None = None
-        self._lending = TransactionPool(self._lines)
+        self._transactions = TransactionPool(database.connections)
+        self._checked = False  #: the extensions that the database has are loaded
+        self.queries = Queries(database)
+        self.lanes = Lanes(database, self._claims, self._stager)
+        self.outbox = Outbox(database)
+        self.dispatch = Dispatch(database)
+
+    @property
+    def hooks(self) -> list[tuple[frozenset[Kind], Hook]]:
+        return self._database.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: list[tuple[frozenset[Kind], Hook]]) -> None:
+        self._database.hooks = hooks
+
+    @property
+    def extensions(self) -> StoreExtensions:
+        return self._database.extensions
+
+    @extensions.setter
+    def extensions(self, extensions: StoreExtensions) -> None:
+        self._database.extensions = extensions
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        self._lines.closed = self._notifier.closed = self._message_bell.closed = False
-        async with self._lines.take("read") as connection:
-            await check(connection, shown(self.url))
+        self._connections.closed = self._notifier.closed = self.outbox.notifier.closed = False
+        async with self._connections.take("read") as connection:
+            await check(connection, shown(self.url), self.extensions)
+            self._checked = True
             seqscan, commits = await connection.fetchrow(_SETTINGS) or ("", "")
-            if not self._lines.pooled and seqscan != "off":
-                # Our settings did not arrive, so statements may not stay either: worse than failing, a session of somebody
-                # else may know another statement by the same name.
+            if not self._connections.pooled and seqscan != "off":
+                # Our settings did not arrive, so prepared statements may not stay either. Worse than an error would be a
+                # session of another client that has another statement of the same name.
                 raise behind_a_pooler(self.url)
             if commits == "off":
                 raise StoreError(
@@ -98,30 +125,34 @@ class PostgresStore(DispatchQueries):
                     " jobs that were acknowledged; set synchronous_commit=on for this user or database"
                 )
             await keep_growing(connection)
-            await self._lanes.remember(connection)
-        self._lines.greet = self._greet
+            await self._database.lanes.remember(connection)
+        self._connections.greet = self._greet
+
+    async def now(self) -> datetime:
+        now: datetime = await self._database.value("SELECT holdfast.clock()")
+        return now
 
     async def _greet(self, connection: asyncpg.Connection[Any]) -> None:
-        """Prepare for a server that may have replaced the one before, restored from a backup: we go on by ourselves."""
-        self._marks.forget()
+        """Prepare a new connection, whose server may have replaced the one before and may be restored from a backup."""
+        self.outbox.marks.forget()
         await keep_growing(connection)
 
     async def close(self) -> None:
         await self._notifier.close()
-        await self._message_bell.close()
-        await self._lending.close()
-        await self._lines.close()
+        await self.outbox.notifier.close()
+        await self._transactions.close()
+        await self._connections.close()
 
     def abandon(self) -> None:
         self._notifier.abandon()
-        self._message_bell.abandon()
-        self._lending.abandon()
-        self._lines.abandon()
+        self.outbox.notifier.abandon()
+        self._transactions.abandon()
+        self._connections.abandon()
 
     async def migrate(self) -> list[str]:
         connection = await Connections(self.url).connect()
         try:
-            done = await migrate(connection, shown(self.url))
+            done = await migrate(connection, shown(self.url), self.extensions)
             await keep_growing(connection)
             return done
         except asyncpg.PostgresError as error:
@@ -130,11 +161,11 @@ class PostgresStore(DispatchQueries):
             await connection.close()
 
     async def shift_clock(self, by: timedelta) -> None:
-        """For tests: move the store's clock, as this store's connections see it."""
-        current = await self._value(
+        """Move the clock of this store's connections, for tests."""
+        current = await self._database.value(
             "SELECT coalesce(nullif(current_setting('holdfast.clock_offset', true), ''), '0')::interval"
         )
-        self._lines.offset = format_duration(current + by).replace("m", " min ").replace(" min s", "ms")
+        self._connections.offset = format_duration(current + by).replace("m", " min ").replace(" min s", "ms")
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
@@ -144,17 +175,51 @@ class PostgresStore(DispatchQueries):
         async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued]:
             nonlocal first
             plain, first = first, False
-            move = self._move(connection)
+            move = self._database.move(connection)
             if plain:
                 try:
                     return await intake.enqueue_plain(move, batches)
                 except asyncpg.UniqueViolationError:
-                    pass  # sent before, and the answer was lost
+                    pass  # they were stored before, and the answer was lost
             async with connection.transaction():
                 return await intake.enqueue_planned(move, jobs)
 
-        answers = await self._runner.run("enqueue", run)
-        await self._let_in(batches)
+        answers = await self._database.run("enqueue", run)
+        await self._entered(batches)
+        return answers
+
+    async def _entered(self, batches: Sequence[JobBatch]) -> None:
+        """Notify workers of new jobs, and place those of fair lanes. The jobs are stored: if that fails, a claim places them."""
+        if any(batch.spec.lane.fair for batch in batches):
+            with suppress(StoreError):
+                await self._database.run("enqueue", lambda db: self._stager.after_enqueue(db, batches))
+        self._notifier.notify()
+
+    async def enqueue_once(
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
+    ) -> Sequence[Enqueued] | Repeated:
+        batches = JobBatch.split(jobs)
+
+        async def run(connection: asyncpg.Connection[Any]) -> Sequence[Enqueued] | Repeated:
+            if not self.hooks and all(enqueue_plan.is_plain(batch.spec) for batch in batches):
+                try:
+                    return await once(connection, lambda move: intake.enqueue_plain(move, batches))
+                except asyncpg.UniqueViolationError:
+                    pass  # the jobs are known, but their request is not, or not any more
+            return await once(connection, lambda move: intake.enqueue_planned(move, jobs))
+
+        async def once(
+            connection: asyncpg.Connection[Any], enqueue: Callable[[Move], Awaitable[Sequence[Enqueued]]]
+        ) -> Sequence[Enqueued] | Repeated:
+            async with connection.transaction():
+                move = self._database.move(connection)
+                return await requests.enqueue_once(
+                    move.transaction, request, jobs, keep=keep, enqueue=lambda: enqueue(move)
+                )
+
+        answers = await self._database.run("enqueue", run)
+        if not isinstance(answers, Repeated):
+            await self._entered(batches)
         return answers
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -165,66 +230,54 @@ class PostgresStore(DispatchQueries):
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         from holdfast.stores.postgres.external_connections import Terms, enqueue_on_sync
 
-        terms = Terms(self.url, self.hooks)
-        return enqueue_on_sync(connection, jobs, terms, partial(register_sync, self._lines.url))
+        terms = Terms(self.url, self.hooks, None if self._checked else self._load_extensions)
+        return enqueue_on_sync(connection, jobs, terms, partial(register_sync, self._connections.url))
 
-    async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.postgres.external_connections import publish_on
-
-        await publish_on(connection, publish_parameters(messages, notify=True), self.url)
-
-    def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.postgres.external_connections import publish_on_sync
-
-        publish_on_sync(connection, publish_parameters(messages, notify=True), self.url)
+    def _load_extensions(self, components: Collection[str]) -> None:
+        """Load the extensions whose tables the database has: a store that was never opened does not know them."""
+        load_extensions(self.extensions, components)
+        self._checked = True
 
     async def register(self, lanes: Collection[Lane]) -> None:
-        new = self._lanes.unknown(lanes)
+        new = self._database.lanes.unknown(lanes)
         if new:
             await self._new_lanes(new)
 
     async def _new_lanes(self, lanes: Collection[Lane]) -> dict[Lane, int]:
-        """Made on a line of their own; nothing where that does not get through: then they are made where they are used."""
+        """Create lanes on a connection of their own. If that fails, an enqueue creates each lane that it needs."""
         try:
-            async with self._lines.take("lanes") as connection:
+            async with self._connections.take("lanes") as connection:
                 return await register(connection, lanes)
         except StoreError:
             return {}
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
-        await self._write("people", lambda move: intake.reject(move, job, failure))
+        await self._database.write("people", lambda move: intake.reject(move, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
         async def promote(move: Move) -> timedelta | None:
             ahead = await intake.promote(move, limit, self._notifier.notify)
-            await self._keep_lanes(move.connection)
+            await self.lanes.maintain(move.connection)
             return ahead
 
-        return await self._run("maintenance", promote)
+        return await self._database.run_each("maintenance", promote)
 
     # -- working ----------------------------------------------------------------------------------------------------
     async def open_session(
         self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
     ) -> Session:
-        return await self._runner.run(
+        return await self._database.run(
             "maintenance", lambda db: sessions.open_session(db, worker, ttl, queues)
         )
 
-    async def extend(self, session: Session) -> bool:
-        return await self._runner.run("maintenance", lambda db: sessions.extend(db, session))
-
     async def close_session(self, session: Session) -> None:
-        async def close(connection: asyncpg.Connection[Any]) -> None:
-            await sessions.close_session(connection, session)
-            await dependencies.leave(connection, session)
-
-        await self._runner.run("maintenance", close)
+        await self._database.run("maintenance", lambda db: sessions.close_session(db, session))
 
     async def report_waiting(self, session: Session, handlers: int) -> None:
-        await self._runner.run("maintenance", lambda db: sessions.report_waiting(db, session, handlers))
+        await self._database.run("maintenance", lambda db: sessions.report_waiting(db, session, handlers))
 
     async def held(self, session: Session) -> set[Lease]:
-        return await self._runner.run("maintenance", lambda db: sessions.held(db, session))
+        return await self._database.run("maintenance", lambda db: sessions.held(db, session))
 
     async def claim(
         self,
@@ -236,116 +289,69 @@ class PostgresStore(DispatchQueries):
         trial: bool = False,
     ) -> list[Claimed]:
         wanted = Wanted(session, lanes, limit, caps, trial)
-        # Sent again only when the server undid it: whether one without an answer went through cannot be known from here.
-        return await self._runner.run("claim", lambda db: self._claim(db, wanted), again=UNDONE)
-
-    async def _claim(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
-        if (
-            self._notifier.keys_wait
-        ):  # a caller's own transaction has enqueued jobs with keys: let in who may go
-            self._notifier.keys_wait = False
-            await connection.fetch(SQL["grant"], None)
-        crowd = await self._claims.crowds.find(connection, wanted.lanes, wanted.caps)
-        if crowd is not None:
-            return await self._claim_from(crowd, connection, wanted)
-        rings = self._notifier.rings
-        # Nobody has told of anything since a claim came back empty: most likely there is nothing, which is quickly seen.
-        if rings == self._rings_when_empty and not await self._claims.has_listener(connection, wanted.lanes):
-            return []
-        await self._stager.before_claim(connection, wanted.lanes)
-        claimed = await self._claim_once(connection, wanted)
-        if not claimed and await self._stager.after_nothing(connection, wanted.lanes):
-            claimed = await self._claim_once(connection, wanted)
-        self._rings_when_empty = None if claimed else rings
-        return claimed
-
-    async def _claim_from(
-        self, crowd: LaneCrowd, connection: asyncpg.Connection[Any], wanted: Wanted
-    ) -> list[Claimed]:
-        """Claim over very many lanes: from a few lines, which take turns."""
-        await crowd.look(connection, self._notifier.calls)
-        found: list[Claimed] = []
-        levels = self._claims.levels()
-        for _ in range(ROUNDS):
-            left = wanted.limit - len(found)
-            lines = await crowd.choose(connection, levels, left, wanted.trial)
-            if lines:
-                fair = {(line.lane, line.prio) for line in lines if crowd.lanes[line.lane].fair}
-                await self._stager.place(connection, fair)
-                claimed = await self._claim_once(connection, wanted._replace(limit=left, lines=lines))
-                await crowd.give_back(connection, lines, claimed)
-                found += claimed
-            if len(found) >= wanted.limit or (found and crowd.rests and not len(crowd.roster)):
-                break
-            if not len(crowd.roster) and not await crowd.scan_all(connection):
-                break
-        return found
-
-    async def _claim_once(self, connection: asyncpg.Connection[Any], wanted: Wanted) -> list[Claimed]:
-        if not any(Kind.processing in kinds for kinds, _ in self.hooks):
-            return await self._claims.claim(connection, wanted)
-        move = self._move(connection)
-        async with connection.transaction():
-            claimed = await self._claims.claim(connection, wanted)
-            for one in claimed:
-                move.tell(Kind.processing, one.lease, one.attempt, {"worker": wanted.session.worker})
-            await move.call_hooks()
-        return claimed
-
-    def share(self, priorities: Mapping[str, int]) -> None:
-        self._claims.share(priorities)
-
-    def _freed(self) -> None:
-        self._claims.crowds.wake()
+        # It is sent again only if the server has undone it: without an answer it is not known whether it was done.
+        return await self._database.run("claim", lambda db: self._claims.claim(db, wanted), again=UNDONE)
 
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
-        return await self._write(
-            "people", lambda move: external.claim_job(move, self._lanes, session, job_id, generation)
+        return await self._database.write(
+            "people", lambda move: external.claim_job(move, self._database.lanes, session, job_id, generation)
         )
 
     async def settle_unheld(
         self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
     ) -> SettlementStatus:
-        return await self._write(
+        return await self._database.write(
             "people", lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
-        raised = self._tracebacks.missing(settlements)
+        failed = [s.verdict for s in settlements if isinstance(s.verdict, (RetryAfter, Bury))]
+        raised = self._tracebacks.missing(failed) if failed else []
+        said = [s for s in settlements if s.logs]
 
         async def settle(move: Move) -> list[SettlementStatus]:
-            await attempt_data.keep_tracebacks(move, raised)
-            await attempt_data.keep_logs(move, settlements)
+            if raised:
+                await attempt_data.keep_tracebacks(move, raised)
+            if said:
+                await attempt_data.keep_logs(move, said)
             return await outcomes.settle(move, settlements)
 
-        # Each statement of it is repeatable on its own, so they need no transaction around them.
-        answers = await self._write("settle", settle, atomic=False)
-        self._tracebacks.remember(raised)
+        # Each statement is repeatable on its own, so they need no transaction around them.
+        answers = await self._database.write("settle", settle, atomic=False)
+        if raised:
+            self._tracebacks.remember(raised)
         self._notifier.notify_here()
         return answers
 
     def transaction(self) -> AbstractAsyncContextManager[asyncpg.Connection[Any]]:
-        return self._lending.transaction()
+        return self._transactions.transaction()
+
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False, atomic: bool = True
+    ) -> T:
+        return await self._database.transact(work, reads=reads, atomic=atomic)
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        move = self._move(connection)
+        move = self._database.move(connection)
         await outcomes.complete_in(move, lease, end, duration)
         await move.call_hooks()
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        await self._write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
+        await self._database.write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
+        await self._database.write_fenced(
+            lease, lambda move: outcomes.record_progress(move, lease, percent, message)
+        )
 
     async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        await self._write_fenced(
+        await self._database.write_fenced(
             lease, lambda move: attempt_data.record_artifact(move, lease, reference, name, size)
         )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return await self._run("maintenance", lambda move: recovery.expired(move, limit))
+        return await self._database.run_each("maintenance", lambda move: recovery.expired(move, limit))
 
     async def stuck(
         self,
@@ -355,82 +361,74 @@ class PostgresStore(DispatchQueries):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return await self._run("maintenance", lambda move: recovery.stuck(move, limits, limit, owner, ids))
+        return await self._database.run_each(
+            "maintenance", lambda move: recovery.stuck(move, limits, limit, owner, ids)
+        )
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        done = await self._write("maintenance", lambda move: recovery.reclaim(move, reclaims, stuck))
+        done = await self._database.write("maintenance", lambda move: recovery.reclaim(move, reclaims, stuck))
         self._notifier.notify()
         return done
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        return await self._write("maintenance", lambda move: recovery.time_out(move, limit, skip))
+        return await self._database.write("maintenance", lambda move: recovery.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         self._tracebacks.forget()
-        return await self._write(
-            "maintenance", lambda move: recovery.purge(move, task, keep, limit, but), atomic=False
+        hooks = self.extensions.purged
+        return await self._database.write(
+            "maintenance",
+            lambda move: recovery.purge(move, task, keep, limit, but, hooks),
+            atomic=bool(hooks),
         )
 
     async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        return await self._run(
+        return await self._database.run_each(
             "maintenance", lambda move: attempt_data.artifacts_due(move, task, keep, limit, but)
         )
 
     async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        await self._run("maintenance", lambda move: attempt_data.forget_artifacts(move, artifacts))
+        await self._database.run_each(
+            "maintenance", lambda move: attempt_data.forget_artifacts(move, artifacts)
+        )
 
-    # -- people's moves ---------------------------------------------------------------------------------------------
+    # -- manual moves -----------------------------------------------------------------------------------------------
     async def cancel(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        named, atomic = await self._named(precondition), precondition != UNCONDITIONAL
+        named, atomic = await self._database.named(precondition), precondition != UNCONDITIONAL
         cancel = partial(manual.cancel, job_id=job_id, by=by, reason=reason, precondition=named)
-        await self._write("people", cancel, atomic=atomic)
+        await self._database.write("people", cancel, atomic=atomic)
         self._notifier.notify()
 
-    async def retry(
-        self,
-        job_id: JobId,
-        by: str,
-        *,
-        kind: Kind,
-        forget: Collection[str] | None = None,
-        queue: str | None = None,
-        edit: Edit | None = None,
-        priority: int | None = None,
-        precondition: Precondition = UNCONDITIONAL,
-        stuck: StuckAttempt | None = None,
-    ) -> int:
-        named = await self._named(precondition)
-        place = await self._write(
-            "people",
-            lambda move: manual.retry(move, job_id, by, kind, forget, queue, edit, priority, named, stuck),
-        )
+    async def retry(self, job_id: JobId, by: str, **options: Unpack[RetryOptions]) -> int:
+        precondition = options.get("precondition", UNCONDITIONAL)
+        options["precondition"] = await self._database.named(precondition)
+        place = await self._database.write("people", lambda move: manual.retry(move, job_id, by, **options))
         self._notifier.notify()
         return place
 
     async def discard(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write("people", lambda move: manual.discard(move, job_id, by, reason, precondition))
-
-    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return await self._write("people", lambda move: notes.note(move, job_id, kind, name, meta))
+        await self._database.write(
+            "people", lambda move: manual.discard(move, job_id, by, reason, precondition)
+        )
 
     # -- waking -----------------------------------------------------------------------------------------------------
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
         await self._notifier.wait(timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
-        """Look again and again, ever more slowly: nobody notifies of ends."""
+        """Poll ever more slowly, because nothing notifies of the end of a job."""
         until, pause = self._clock.monotonic() + timeout, 0.005
         while self._clock.monotonic() < until:
-            if await self._has_ended(job_id):
+            if await self._database.value("SELECT 1 FROM holdfast.done WHERE job_id = $1", job_id):
                 return
             await self._notifier.wait(min(pause, max(0.0, until - self._clock.monotonic())), listen=False)
             pause = min(pause * 1.5, 0.25)
 
     def heartbeat(self) -> HeartbeatConnection:
-        return PostgresHeartbeat(self.url, self._lines.offset)
+        return PostgresHeartbeat(self.url, self._connections.offset)

@@ -1,7 +1,7 @@
 """Connections that callers hold for a transaction of their own.
 
-To open one takes longer than most transactions, and a server has a hundred: they are kept for the next caller, and there
-are never more than *MOST* of them.
+To open one takes longer than most transactions, so it is kept for the next caller. A server has a hundred, so there are never
+more than *MOST*.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.stores.postgres.driver_errors import DRIVER_ERRORS, shown, transla
 from holdfast.stores.postgres.type_cache import Connection
 
 MOST = 20
-KEPT = 4  #: when nobody needs them
+KEPT = 4  #: how many stay open unused
 WAIT_SECONDS = COMMAND_SECONDS
 
 
@@ -38,7 +38,7 @@ class TransactionPool:
                 yield connection
         except BaseException as error:
             if connection is not None and not isinstance(error, Exception):
-                connection.terminate()  # left in the middle of something: nobody may use it again
+                connection.terminate()  # it was left in the middle of a statement, so it cannot be used again
             if isinstance(error, asyncpg.PostgresConnectionError):
                 raise translate(error, self._lines.url) from error
             raise
@@ -65,11 +65,11 @@ class TransactionPool:
             if connection.is_closed():
                 continue
             try:
-                # The next caller undoes what the last one left behind: it may be long until then.
+                # Undo now what the last caller left behind: it may be long until the next one.
                 await connection.reset(timeout=5)
                 await self._lines.set_offset(connection)
                 return connection
-            except BaseException as error:  # also of a caller who gives up meanwhile: nobody else has it now
+            except BaseException as error:  # also when the caller is cancelled: no other code would close it
                 connection.terminate()
                 if not isinstance(error, DRIVER_ERRORS):
                     raise

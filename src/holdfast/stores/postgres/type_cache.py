@@ -1,8 +1,8 @@
-"""A connection that does not ask again what every database answers alike.
+"""A connection that does not ask for the array types again, which are the same in every database.
 
 asyncpg looks up array types in the catalog on each new connection, by a query that is dear to plan: a quarter of what an
 app with a worker costs the server from its start to its first job. The arrays of built-in types are the same everywhere,
-so one look of the process serves all its connections. asyncpg has no public word for it; should its own be renamed, each
+so one query serves all connections of the process. asyncpg has no public method for it; if its private one is renamed, each
 connection asks for itself again.
 """
 
@@ -24,7 +24,7 @@ else:
 
 
 class _Asked(NamedTuple):
-    """In the place of the statement that asked: nothing has to be prepared again after it."""
+    """Stands for the statement that asks. asyncpg prepares nothing again after it."""
 
     name: str
 

@@ -1,42 +1,39 @@
-"""What is kept of attempts beside their results: what was said during them, and what they have put outside."""
+"""What is stored of attempts beside their results: log lines, tracebacks, and records of artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from holdfast.domain.job import Artifact, Lease, Settlement
-from holdfast.domain.tracebacks import Traceback
-from holdfast.engine.ports import Retention
 from holdfast.errors import LeaseLost
-from holdfast.stores.encoding import artifact, to_json
+from holdfast.jobs.job import Artifact, Lease, Settlement
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.tracebacks import Traceback
+from holdfast.stores.encoding import to_json, value_of
 from holdfast.stores.sqlite.move import Move
-from holdfast.stores.sqlite.times import moment, span
+from holdfast.stores.sqlite.times import span
 from holdfast.stores.tracebacks import KEPT_UNUSED
 
 
 def keep_logs(move: Move, settlements: Sequence[Settlement]) -> None:
-    """Of those that have any. Sent again, or by a worker that was replaced, they are still only of their own attempt."""
-    said = [(s.lease.epoch, to_json(s.logs), s.lease.job_id) for s in settlements if s.logs]
-    if said:
-        move.connection.executemany(
-            "INSERT INTO holdfast_attempt_log (job, epoch, lines) SELECT id, ?, ? FROM holdfast_job WHERE uid = ?"
-            " ON CONFLICT DO NOTHING",
-            said,
-        )
+    """Store the log lines of *settlements*. An attempt keeps the lines that were stored first."""
+    move.connection.executemany(
+        "INSERT INTO holdfast_attempt_log (job, epoch, lines) SELECT id, ?, ? FROM holdfast_job WHERE uid = ?"
+        " ON CONFLICT DO NOTHING",
+        [(s.lease.epoch, to_json(s.logs), s.lease.job_id) for s in settlements],
+    )
 
 
 def keep_tracebacks(move: Move, tracebacks: Sequence[Traceback]) -> None:
-    """Write those that are not there yet, and say of the others that they are in use."""
-    if tracebacks:
-        move.connection.execute(
-            "INSERT INTO holdfast_traceback (key, text, at) SELECT value ->> 0, value ->> 1, ? FROM json_each(?) WHERE true"
-            " ON CONFLICT DO UPDATE SET at = excluded.at",
-            (move.now, to_json([(one.key, one.text) for one in tracebacks])),
-        )
+    """Store *tracebacks*, and record that those which are stored already are in use."""
+    move.connection.execute(
+        "INSERT INTO holdfast_traceback (key, text, at) SELECT value ->> 0, value ->> 1, ? FROM json_each(?) WHERE true"
+        " ON CONFLICT DO UPDATE SET at = excluded.at",
+        (move.now, to_json([(one.key, one.text) for one in tracebacks])),
+    )
 
 
 def purge_tracebacks(move: Move, limit: int) -> int:
-    """Remove those that no attempt refers to any more; how many."""
+    """Remove up to *limit* tracebacks to which no attempt refers any more, and return how many were removed."""
     return move.run("purge_tracebacks", before=move.now - span(KEPT_UNUSED), limit=limit).rowcount
 
 
@@ -65,7 +62,7 @@ def artifacts_due(
         jobs=None if keep.jobs is None else move.now - span(keep.jobs),
         limit=limit,
     )
-    return [artifact(row, moment) for row in rows]
+    return [value_of(Artifact, row) for row in rows]
 
 
 def forget_artifacts(move: Move, artifacts: Sequence[Artifact]) -> None:

@@ -1,4 +1,4 @@
-"""Connections to the database file, set up so that a commit means fsynced."""
+"""Connections to the database file, with settings that make a commit durable: it is fsynced."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sqlite3
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 
 from holdfast.errors import StoreError, StoreUnavailable
@@ -15,12 +16,12 @@ from holdfast.stores.sqlite.schema import applied_migrations
 
 BUSY_SECONDS = 5.0
 
-#: What SQLite reports when a later try may go through.
+#: Words in the errors of SQLite after which a later try may succeed.
 _PASSING = ("locked", "busy")
 
 
 class Connection(sqlite3.Connection):
-    """A connection that is known to be open, so that a forked process finds the files it must not open."""
+    """A connection that is registered while it is open, so that a forked process knows the files that it must not open."""
 
     file: str | None = None  #: its real path, if it has a file
 
@@ -78,7 +79,7 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cache_size = -16000")
     connection.execute("PRAGMA temp_store = MEMORY")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `checkpoints`
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # see `writer.Checkpoints`
 
 
 def _is_file(path: str) -> bool:
@@ -86,7 +87,7 @@ def _is_file(path: str) -> bool:
 
 
 def _create(path: str) -> None:
-    """Create a missing file for this user only; SQLite gives its WAL and index the same mode. Files that exist keep theirs."""
+    """Create a missing file for this user only. SQLite gives its WAL and index the same mode. A file that exists keeps its mode."""
     if not _is_file(path):
         return
     with contextlib.suppress(OSError):  # it exists, or SQLite says better why it cannot be opened
@@ -94,7 +95,7 @@ def _create(path: str) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:
-    """Switch the file to WAL, once in its life. SQLite does not wait for others who are at it: we do, a little."""
+    """Switch a new file to WAL. SQLite does not wait for another process that does the same, so this waits a little."""
     nap = threading.Event()  # never set
     for look in range(100):
         try:
@@ -108,23 +109,20 @@ def _use_wal(connection: sqlite3.Connection, path: str) -> None:
         nap.wait(0.02)
 
 
-def _text(data: bytes) -> str:
-    """Bytes that are no text become NUL, which no payload of ours holds: the row is seen to be damaged, and is shown."""
-    return data.decode("utf-8", "holdfast-damaged")
-
-
+#: Decodes text. Bytes that are no text become NUL, which no payload has: the damaged row can be shown, and is seen as damaged.
+_text = partial(str, encoding="utf-8", errors="holdfast-damaged")
 codecs.register_error("holdfast-damaged", lambda error: ("\0", error.end))  # type: ignore[attr-defined]
 
 
 def is_disk_trouble(error: BaseException) -> bool:
-    """Whether nothing can be written now: no space is left, or the disk fails."""
+    """Return whether *error* means that nothing can be written now: no space is left, or the disk fails."""
     return isinstance(error, sqlite3.OperationalError) and any(
         word in str(error) for word in ("disk is full", "disk I/O")
     )
 
 
 def translate(error: sqlite3.Error, path: str) -> StoreError:
-    """One line for people: what happened, why, what to do."""
+    """Return the error for callers. Its text says what happened, why, and what to do."""
     name, text = Path(path).name, str(error)
     if any(word in text for word in _PASSING):
         return StoreUnavailable(

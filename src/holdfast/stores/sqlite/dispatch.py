@@ -1,4 +1,4 @@
-"""The part of the port that `holdfast.engine.dispatch` describes: jobs that a broker hands out."""
+"""Jobs that a broker hands out. `holdfast.engine.dispatch` has the contract."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.job import Claimed, JobId, Lane, Session
 from holdfast.engine.dispatch import Depth, DispatchEntry, DispatchHint
+from holdfast.jobs.job import Claimed, JobId, Lane, Session
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
 from holdfast.stores.sqlite.claims import PROMOTE_FIRST, is_live, take
+from holdfast.stores.sqlite.database import Database
 from holdfast.stores.sqlite.holds import open_lanes
 from holdfast.stores.sqlite.move import Move
-from holdfast.stores.sqlite.outbox import Outbox
 from holdfast.stores.sqlite.times import span
 
 _ENTRIES = (
@@ -21,25 +21,30 @@ _ENTRIES = (
 )
 
 
-class DispatchQueries(Outbox):
+class Dispatch:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     async def claim_jobs(self, session: Session, hints: Collection[DispatchHint]) -> list[Claimed]:
-        wanted = list(dict.fromkeys(hints))[:MOST_PER_EVENT]
-        return await self._write(lambda move: _claim_jobs(move, session, wanted)) if wanted else []
+        distinct = list(dict.fromkeys(hints))[:MOST_PER_EVENT]
+        return (
+            await self._database.write(lambda move: _claim_jobs(move, session, distinct)) if distinct else []
+        )
 
     async def waiting(self, ids: Collection[JobId]) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND uid IN (SELECT value FROM json_each(:ids))"
-        return self._peek(lambda move: _entries(move, sql, ids=to_json(list(ids))))
+        return self._database.peek(lambda move: _entries(move, sql, ids=to_json(list(ids))))
 
     async def all_waiting(self, *, after: JobId | None, limit: int) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND uid > :after ORDER BY uid LIMIT :limit"
-        return self._peek(lambda move: _entries(move, sql, after=after or "", limit=limit))
+        return self._database.peek(lambda move: _entries(move, sql, after=after or "", limit=limit))
 
     async def due_soon(self, within: timedelta, limit: int) -> list[DispatchEntry]:
         sql = f"{_ENTRIES} AND phase = 1 AND run_at > :now AND run_at <= :now + :within ORDER BY run_at LIMIT :limit"
-        return self._peek(lambda move: _entries(move, sql, within=span(within), limit=limit))
+        return self._database.peek(lambda move: _entries(move, sql, within=span(within), limit=limit))
 
     async def count_waiting(self) -> dict[Lane, Depth]:
-        return self._peek(_count_waiting)
+        return self._database.peek(_count_waiting)
 
 
 def _claim_jobs(move: Move, session: Session, hints: list[DispatchHint]) -> list[Claimed]:

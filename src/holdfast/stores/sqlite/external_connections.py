@@ -1,7 +1,7 @@
 """Enqueue and publish inside the caller's own transaction: sqlite3, aiosqlite, SQLAlchemy (sync, async), Django.
 
-Whatever the library, underneath there is a `sqlite3.Connection` that the caller has begun a transaction on. Our
-statements run there, and commit or roll back with the caller's. Its commits must be as durable as ours (rule 8 of docs/explanation/reliability.md).
+All these libraries use a `sqlite3.Connection`, on which the caller has begun a transaction. Our statements run there, and commit or
+roll back with the caller's. Its commits must be as durable as ours (rule 8 of docs/explanation/reliability.md).
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.engine.extensions import StoreExtensions
 from holdfast.errors import SchemaMismatch, UsageError
 from holdfast.stores.foreign_connections import is_of, refuse_lender
+from holdfast.stores.migrations import load_extensions
 from holdfast.stores.sqlite.connection import translate
 from holdfast.stores.sqlite.schema import applied_migrations
 
@@ -22,16 +24,21 @@ Operation = Callable[[sqlite3.Connection], T]
 _FULL = 2
 
 
-def on_callers_connection_sync(connection: Any, operation: Operation[T], path: str) -> T:
-    """Run *operation* on the sqlite3 connection inside *connection*."""
-    return _checked(_raw(connection), operation, path)
+def on_callers_connection_sync(
+    connection: Any, operation: Operation[T], path: str, extensions: StoreExtensions | None = None
+) -> T:
+    """Run *operation* on the sqlite3 connection inside *connection*.
+
+    With *extensions*, first load those that the file has: a store that was never opened does not know them.
+    """
+    return _checked(_raw(connection), operation, path, extensions)
 
 
 async def on_callers_connection(connection: Any, operation: Operation[T], path: str) -> T:
-    """The same for async connections, which keep theirs in a thread or behind greenlets."""
+    """Run *operation* on the sqlite3 connection inside an async *connection*, which has it in a thread or behind greenlets."""
     refuse_lender(connection)
     if is_of(connection, "aiosqlite"):
-        run = connection._execute  # its one way to run a function in the connection's own thread
+        run = connection._execute  # the only way to run a function in the connection's own thread
         return await run(lambda: _checked(connection._conn, operation, path))  # type: ignore[no-any-return]
     run_sync = getattr(connection, "run_sync", None)  # SQLAlchemy's AsyncConnection and AsyncSession
     if is_of(connection, "sqlalchemy") and run_sync is not None:
@@ -40,7 +47,7 @@ async def on_callers_connection(connection: Any, operation: Operation[T], path: 
 
 
 def _in_greenlet(connection: Any, operation: Operation[T], path: str) -> T:
-    """Inside SQLAlchemy's greenlet: the driver below is aiosqlite, whose thread must run our statements."""
+    """Run *operation* inside SQLAlchemy's greenlet. If the driver is aiosqlite, its thread must run our statements."""
     pooled = _alchemy(connection).connection
     driver = pooled.driver_connection
     if not is_of(driver, "aiosqlite"):
@@ -55,7 +62,7 @@ def _in_greenlet(connection: Any, operation: Operation[T], path: str) -> T:
 
 
 def _alchemy(connection: Any) -> Any:
-    """The SQLAlchemy connection behind a session."""
+    """Return the SQLAlchemy connection of a session, or the connection itself."""
     return connection.connection() if hasattr(connection, "get_bind") else connection
 
 
@@ -79,23 +86,33 @@ def _raw(connection: Any) -> sqlite3.Connection:
     return raw
 
 
-def _checked(connection: sqlite3.Connection, operation: Operation[T], path: str) -> T:
-    """Run *operation* the way our own connections would: plain rows, plain text, and all of it or nothing."""
+def _checked(
+    connection: sqlite3.Connection,
+    operation: Operation[T],
+    path: str,
+    extensions: StoreExtensions | None = None,
+) -> T:
+    """Run *operation* as on our own connections: with plain rows, plain text, and all of it or nothing."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
-        _check(connection, path)
+        applied = _check(connection, path)
+        if extensions is not None:
+            load_extensions(extensions, applied)
         return _all_or_nothing(connection, operation)
     except sqlite3.ProgrammingError:
-        raise  # closed, or of another thread: the words of sqlite3 are clear
+        raise  # it is closed, or of another thread: the message of sqlite3 is clear
     except sqlite3.Error as error:
         raise translate(error, path) from error
     finally:
         connection.row_factory, connection.text_factory = factories
 
 
-def _check(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a connection to another file, or one whose commits may be lost; begin the transaction if need be."""
+def _check(connection: sqlite3.Connection, path: str) -> dict[str, int]:
+    """Refuse a connection to another file, or one whose commits may be lost. Begin a transaction if none is open.
+
+    Return the number of the newest migration of each component.
+    """
     file = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
     if not file or Path(file).resolve() != Path(path).resolve():
         raise UsageError(
@@ -114,12 +131,14 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
                 "no transaction is open on this connection; BEGIN one first, or leave out connection="
             )
         connection.execute("BEGIN IMMEDIATE")
-    if not applied_migrations(connection, path):
+    applied = applied_migrations(connection, path)
+    if not applied:
         raise SchemaMismatch(f"{Path(path).name} has no Holdfast schema; run `holdfast migrate`")
+    return applied
 
 
 def _all_or_nothing(connection: sqlite3.Connection, operation: Operation[T]) -> T:
-    """A savepoint: a caller that catches our error and commits must not commit half of what it asked for."""
+    """Run *operation* in a savepoint, so that a caller that catches our error and commits does not commit half of it."""
     connection.execute("SAVEPOINT holdfast")
     try:
         answer = operation(connection)

@@ -1,7 +1,7 @@
-"""Fair lines: the owners of a lane are served in turn, because `ord` is a pass of `holdfast.domain.fairness`.
+"""Fair lines: the owners of a lane are served in turn, because `ord` is a pass of `holdfast.resilience.fairness`.
 
-New jobs are placed as they are enqueued: SQLite has one writer at a time anyway. What comes back into line (retries,
-releases, deferred jobs) enters unplaced, at its moment, and is placed by the next claim of its lane.
+New jobs get their places when they are enqueued, because SQLite has one writer at a time anyway. Jobs that become ready again
+(retries, releases, deferred jobs) enter unplaced, with the time as their `ord`. The next claim of their lane places them.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.domain.fairness import STRIDE, UNPLACED, place, stride
+from holdfast.resilience.fairness import STRIDE, UNPLACED, place, stride
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import SQL, Move
 
-#: How many are placed by one claim, oldest first; more than a claim takes, so that the placed are never short.
+#: How many jobs one claim places, oldest first. More than a claim takes, so that there are always enough placed jobs.
 BATCH = 5000
-#: How many priorities of one lane are looked at.
+#: How many priorities of one lane are read.
 _MOST_LINES = 100
-#: A line that has come so far is moved back to zero: passes must stay below `UNPLACED`, however long a lane lives.
+#: A line whose passes have reached this is moved back to zero, because passes must stay below `UNPLACED`.
 _FAR = UNPLACED >> 1
-#: Stands for jobs without an owner; '' is anybody.
-_NOBODY = "nobody"
+#: The owner of jobs without an owner. '' stands for all owners.
+_NO_OWNER = "nobody"
 
 
 def weigh(move: Move, weights: Mapping[str, float]) -> None:
+    """Store the weights of owners. Raises `UsageError` for a weight that is out of bounds."""
     for weight in weights.values():
-        stride(weight)  # refuses what is out of bounds
+        stride(weight)
     move.connection.executemany(
         "INSERT OR REPLACE INTO holdfast_owner_weight (owner, weight) VALUES (?, ?)", weights.items()
     )
@@ -33,11 +34,11 @@ def weigh(move: Move, weights: Mapping[str, float]) -> None:
 
 # -- entering a line ------------------------------------------------------------------------------------------------------
 def enter(move: Move, lane: int, prio: int, owner: str | None) -> tuple[int, int]:
-    """The places of new jobs of one owner: the first one's pass, and how far apart they stand. Then call `entered`.
+    """Return the pass of the first new job of one owner, and the distance between its jobs. Then call `entered`.
 
-    Of very many jobs of a very light owner some may come to stand beyond `UNPLACED`: they are placed when it is their turn.
+    Very many jobs of an owner with a very small weight may get places beyond `UNPLACED`. Later claims place those.
     """
-    owner = owner or _NOBODY
+    owner = owner or _NO_OWNER
     head, newest, last, weight = move.run(
         "flow", lane=lane, prio=prio, owner=owner, unplaced=UNPLACED
     ).fetchone()
@@ -51,23 +52,23 @@ def enter(move: Move, lane: int, prio: int, owner: str | None) -> tuple[int, int
 
 
 def entered(move: Move, lane: int, prio: int, owner: str | None, last: int) -> None:
-    """The last of an owner's new jobs was given this pass."""
-    move.run("entered", lane=lane, prio=prio, owner=owner or _NOBODY, last=last)
+    """Record *last* as the pass of the owner's last new job."""
+    move.run("entered", lane=lane, prio=prio, owner=owner or _NO_OWNER, last=last)
 
 
 def place_waiting(move: Move, lane: int) -> None:
-    """Give those who came back into this lane's lines their passes."""
+    """Place the unplaced jobs of all lines of this lane."""
     for (prio,) in move.run("unplaced", lane=lane, unplaced=UNPLACED, most=_MOST_LINES).fetchall():
         _place_line(move, lane, prio)
 
 
 def place_line(move: Move, lane: int, prio: int) -> None:
-    """Give those who came back into this line their passes, if there are any."""
-    [(anybody,)] = move.connection.execute(
+    """Place the unplaced jobs of this line, if there are any."""
+    [(any_unplaced,)] = move.connection.execute(
         "SELECT EXISTS (SELECT 1 FROM holdfast_job WHERE phase = 0 AND lane = ? AND prio = ? AND ord >= ?)",
         (lane, prio, UNPLACED),
     )
-    if anybody:
+    if any_unplaced:
         _place_line(move, lane, prio)
 
 
@@ -81,7 +82,7 @@ def _place_line(move: Move, lane: int, prio: int) -> None:
     if base >= _FAR:
         _move_back(move, lane, prio, base)
         base = 0
-    owners = [owner or _NOBODY for _, owner in rows]
+    owners = [owner or _NO_OWNER for _, owner in rows]
     listed = to_json(sorted(set(owners)))
     last = _pairs(
         move,
@@ -100,7 +101,7 @@ def _place_line(move: Move, lane: int, prio: int) -> None:
         "UPDATE holdfast_job SET ord = min(?, ?) WHERE id = ?",
         [(turn, UNPLACED - 1, number) for turn, (number, _) in zip(passes, rows, strict=True)],
     )
-    # In order: of several passes of one owner the last stays.
+    # The dict keeps the last of several passes of one owner.
     _remember(move, lane, prio, dict(zip(owners, passes, strict=True)))
 
 
@@ -109,7 +110,7 @@ def _pairs(move: Move, sql: str, *parameters: Any) -> dict[str, Any]:
 
 
 def _remember(move: Move, lane: int, prio: int, passes: Mapping[str, int]) -> None:
-    """These are the latest passes of their owners."""
+    """Record the latest pass of each owner."""
     move.connection.executemany(
         SQL["entered"],
         [{"lane": lane, "prio": prio, "owner": owner, "last": last} for owner, last in passes.items()],
@@ -117,7 +118,7 @@ def _remember(move: Move, lane: int, prio: int, passes: Mapping[str, int]) -> No
 
 
 def _move_back(move: Move, lane: int, prio: int, by: int) -> None:
-    """Let the line begin at zero again. It costs a write for everybody in it, once in half a thousand million jobs."""
+    """Let the line begin at zero again. This writes each of its jobs, once in half a billion jobs."""
     move.connection.execute(
         "UPDATE holdfast_job SET ord = ord - ? WHERE phase = 0 AND lane = ? AND prio = ? AND ord < ?",
         (by, lane, prio, UNPLACED),
@@ -129,7 +130,7 @@ def _move_back(move: Move, lane: int, prio: int, by: int) -> None:
 
 # -- forgetting -----------------------------------------------------------------------------------------------------------
 def forget_flows(move: Move, lane: int) -> None:
-    """Forget the owners whose latest pass is so far behind that their next one will not be counted from it."""
+    """Delete the passes of owners that are so old that the next pass will not be counted from them."""
     lines = move.connection.execute(
         "SELECT prio FROM holdfast_flow WHERE lane = ? AND owner = ''", (lane,)
     ).fetchall()

@@ -1,19 +1,16 @@
-"""The heartbeat's own way to SQLite: through the writer, from its own thread."""
+"""Extend sessions in the heartbeat thread, on a store of this process: a file, or memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.domain.job import Session
+from holdfast.jobs.job import Session
 
 
-class SqliteHeartbeat:
-    """*beat* waits for the commit and never for the event loop, which may be as busy as it likes."""
+class LocalHeartbeat:
+    """The port `HeartbeatConnection`. *beat* extends a session from any thread, and never waits for the event loop."""
 
     def __init__(self, beat: Callable[[Session], bool]) -> None:
-        self._beat = beat
-
-    def beat(self, session: Session) -> bool:
-        return self._beat(session)
+        self.beat = beat
 
     def close(self) -> None: ...

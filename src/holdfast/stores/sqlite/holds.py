@@ -1,4 +1,7 @@
-"""Holds: what claims pass by. A hold is one row, read by the claim; held jobs are not touched (rule 7 of docs/explanation/reliability.md)."""
+"""Holds: claims skip the lanes that are held.
+
+A hold is one row, which the claim reads. Held jobs are not changed (rule 7 of docs/explanation/reliability.md).
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,23 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.domain.job import Lane
-from holdfast.domain.lanes import Cause, Held, Scope, ScopeKind
-from holdfast.domain.moves import Kind
+from holdfast.jobs.job import Lane
+from holdfast.jobs.lanes import Cause, Scope
+from holdfast.jobs.moves import Kind
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import SQL, Move
 from holdfast.stores.sqlite.times import moment, span
 
-#: Asked first: on most days nothing is held, and then no lane has to be looked at.
+#: Asked first: usually nothing is held, and then no lane has to be checked.
 ANYTHING_HELD = (
     "SELECT EXISTS (SELECT 1 FROM holdfast_hold) OR EXISTS (SELECT 1 FROM holdfast_breaker WHERE holding)"
 )
 
 
 def hold(move: Move, scope: Scope, cause: Cause, length: timedelta | None, reason: str, by: str) -> None:
+    """Hold *scope* for *length*, or without an end if that is None. Delete the holds that have ended."""
     until = None if length is None else move.now + span(length)
-    move.connection.execute("DELETE FROM holdfast_hold WHERE until <= ?", (move.now,))  # those that are over
+    move.connection.execute("DELETE FROM holdfast_hold WHERE until <= ?", (move.now,))
     move.run(
         "hold",
         kind=scope.kind,
@@ -38,38 +42,10 @@ def hold(move: Move, scope: Scope, cause: Cause, length: timedelta | None, reaso
         move.record_no_job(Kind.paused, {"scope": str(scope), "reason": reason, "by": by, "until": ends})
 
 
-def resume(move: Move, scope: Scope, cause: Cause, by: str) -> bool:
-    ended = move.connection.execute(
-        "DELETE FROM holdfast_hold WHERE kind = ? AND name = ? AND cause = ? AND (until IS NULL OR until > ?)",
-        (*scope, cause, move.now),
-    ).rowcount
-    if ended and cause is Cause.PAUSE:
-        move.record_no_job(Kind.resumed, {"scope": str(scope), "by": by})
-    return bool(ended)
-
-
-def holds(move: Move) -> list[Held]:
-    rows = move.connection.execute(
-        "SELECT kind, name, cause, until, reason, by, at FROM holdfast_hold WHERE until IS NULL OR until > ? ORDER BY at",
-        (move.now,),
-    )
-    return [
-        Held(
-            scope=Scope(ScopeKind(kind), name),
-            cause=Cause(cause),
-            until=None if until is None else moment(until),
-            reason=reason,
-            by=by,
-            at=moment(at),
-        )
-        for kind, name, cause, until, reason, by, at in rows
-    ]
-
-
 def open_lanes(
     connection: sqlite3.Connection, now: int, lanes: Sequence[Lane], trial: bool
 ) -> Sequence[Lane]:
-    """Return those of *lanes* that nothing holds; a *trial* passes breakers. *lanes* itself while nothing is held at all."""
+    """Return those of *lanes* that are not held, or *lanes* itself while nothing is held. For a *trial* breakers hold nothing."""
     [(anything,)] = connection.execute(ANYTHING_HELD)
     if not anything:
         return lanes

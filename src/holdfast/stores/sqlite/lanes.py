@@ -1,4 +1,4 @@
-"""Lanes by number: jobs keep the small number, people and workers know the name."""
+"""The numbers of lanes. A row of a job has the number of its lane; workers and people use the name."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import sqlite3
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 
-from holdfast.domain.job import Lane
+from holdfast.jobs.job import Lane
 
 
 class LaneNumbers:
-    """Remembers what is committed: a lane never changes once it exists."""
+    """A cache of the lanes that are committed. A lane never changes once it exists."""
 
     def __init__(self) -> None:
         self._numbers: dict[Lane, int] = {}
         self._lanes: dict[int, Lane] = {}
-        self._newest = 0  #: the highest number that is remembered
-        self.missed = False  #: a job was put into a lane that is not remembered
+        self._newest = 0  #: the highest number in the cache
+        self.missed = False  #: a job was stored in a lane that is not in the cache
 
     def numbers(self, lanes: Iterable[Lane]) -> list[int]:
-        """The numbers of those that are remembered."""
+        """Return the numbers of those *lanes* that are in the cache."""
         return [self._numbers[lane] for lane in lanes if lane in self._numbers]
 
     def by_name(self, lanes: Iterable[Lane]) -> dict[int, Lane]:
-        """Return those of *lanes* that are remembered, by number."""
+        """Return those of *lanes* that are in the cache, by number."""
         return {self._numbers[lane]: lane for lane in lanes if lane in self._numbers}
 
     def number(self, connection: sqlite3.Connection, lane: Lane) -> int:
-        """The number of *lane*, made if need be. Not remembered before it is committed: the insert may be undone."""
+        """Return the number of *lane*, and create the lane if it does not exist.
+
+        A new lane is not put into the cache here, because its transaction may be rolled back.
+        """
         found = self._numbers.get(lane)
         if found is not None:
             return found
@@ -49,7 +52,10 @@ class LaneNumbers:
         return newest or 0
 
     def by_number(self, connection: sqlite3.Connection) -> Mapping[int, Lane]:
-        """All lanes. What is seen inside a transaction is not remembered: undone, its numbers are given to others."""
+        """Return all lanes by number.
+
+        Lanes that are read inside a transaction are not put into the cache: after a rollback others get their numbers.
+        """
         newest = self.newest(connection)
         if newest == self._newest:
             return self._lanes
@@ -70,13 +76,16 @@ class LaneNumbers:
         return self._lanes
 
     def existing(self, seen: Mapping[int, Lane], lanes: Iterable[Lane]) -> dict[int, Lane]:
-        """Those of *lanes* that are among the *seen*, by number, in this order: a worker serves many that never were made."""
+        """Return those of *lanes* that exist, by number and in their order: a worker may serve many that were never created.
+
+        *seen* is what `by_number` returned.
+        """
         numbers: Mapping[Lane, int] = self._numbers
         if isinstance(seen, ChainMap):
             numbers = ChainMap({lane: number for number, lane in seen.maps[0].items()}, self._numbers)
         return {numbers[lane]: lane for lane in lanes if lane in numbers}
 
     def remember(self, connection: sqlite3.Connection) -> None:
-        """Call on a connection outside of transactions: what it sees is committed."""
+        """Put all lanes into the cache. Call it outside of a transaction, so that they are committed."""
         self.missed = False
         self.by_number(connection)

@@ -1,20 +1,20 @@
-"""How much at a time, how much in a time, how much a day: caps of claims, and charges."""
+"""Limits: the caps of claims (concurrency and rate), and charges against rates and quotas."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.domain.periods import period_begins, period_ends
 from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment, span
+from holdfast.values.periods import period_begins, period_ends
 
 
 # -- caps -----------------------------------------------------------------------------------------------------------------
 def room(move: Move, caps: Sequence[Cap], limit: int) -> int:
-    """How many of *limit* may be claimed under these caps."""
+    """Return how many jobs may be claimed under *caps*, at most *limit*."""
     for cap in caps:
         if cap.concurrency is not None:
             limit = min(limit, cap.concurrency - _running(move, cap.scope))
@@ -25,6 +25,7 @@ def room(move: Move, caps: Sequence[Cap], limit: int) -> int:
 
 
 def _running(move: Move, scope: str) -> int:
+    """Return how many jobs are processing that were claimed under the cap of *scope*."""
     [(count,)] = move.connection.execute(
         "SELECT count(*) FROM holdfast_slot s JOIN holdfast_job j ON j.id = s.job AND j.epoch = s.epoch AND j.phase = 2"
         " WHERE s.scope = ?",
@@ -34,7 +35,7 @@ def _running(move: Move, scope: str) -> int:
 
 
 def occupy(move: Move, caps: Sequence[Cap], jobs: Sequence[int], epoch: int) -> None:
-    """These jobs were claimed under the caps."""
+    """Record that *jobs* were claimed under *caps*, with this epoch."""
     for cap in caps:
         if cap.concurrency is not None:
             move.connection.execute(
@@ -52,25 +53,27 @@ def occupy(move: Move, caps: Sequence[Cap], jobs: Sequence[int], epoch: int) -> 
 
 # -- meters ---------------------------------------------------------------------------------------------------------------
 def _ahead(move: Move, scope: str, per: int) -> int:
-    """How far what was let through is ahead of an even flow, in microseconds."""
+    """Return by how many microseconds the jobs of *scope* are ahead of an even flow."""
     row = move.connection.execute("SELECT tat FROM holdfast_meter WHERE scope = ?", (scope,)).fetchone()
     ahead: int = 0 if row is None else row[0] - move.now
-    # By more than *per* only if the clock was set back or the limit was changed: neither must stop a lane for long.
+    # It is more than *per* only after the clock was set back or the limit was changed. Neither may stop a lane for long.
     return ahead if 0 < ahead <= per else 0
 
 
 def _let_through(move: Move, scope: str, count: int, rate: int, per: int) -> None:
+    """Count *count* more jobs against a rate."""
     tat = move.now + _ahead(move, scope, per) + count * per // rate
     move.connection.execute("INSERT OR REPLACE INTO holdfast_meter (scope, tat) VALUES (?, ?)", (scope, tat))
 
 
 # -- charges --------------------------------------------------------------------------------------------------------------
 def charge(move: Move, groups: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
+    """Make all charges of each group or none. Return for each group None, or the refusal that lasts longest."""
     return [_charge_all(move, group) for group in groups]
 
 
 def _charge_all(move: Move, group: Sequence[Charge]) -> QuotaRefusal | None:
-    """All of them, or none and the refusal that lasts longest."""
+    """Make all charges of a group and return None, or make none and return the refusal that lasts longest."""
     refusals = [refusal for one in group if (refusal := _refusal(move, one)) is not None]
     if refusals:
         return max(refusals, key=lambda refusal: refusal.resets_in)
@@ -86,6 +89,7 @@ def _charge_all(move: Move, group: Sequence[Charge]) -> QuotaRefusal | None:
 
 
 def _refusal(move: Move, one: Charge) -> QuotaRefusal | None:
+    """Return why this charge cannot be made now, or None if it can."""
     if one.period == "rate":
         per = span(one.per)
         wait = _ahead(move, one.scope, per) + one.amount * per // one.limit - per
@@ -98,14 +102,11 @@ def _refusal(move: Move, one: Charge) -> QuotaRefusal | None:
 
 
 def _used(move: Move, one: Charge) -> int:
-    return usage(move, one.scope).get(one.period, 0)
-
-
-def usage(move: Move, scope: str) -> dict[str, int]:
-    rows = move.connection.execute(
-        "SELECT period, begins, used FROM holdfast_usage WHERE scope = ?", (scope,)
-    )
-    return {period: used for period, begins, used in rows if begins == _begins(move, period)}
+    row = move.connection.execute(
+        "SELECT used FROM holdfast_usage WHERE scope = ? AND period = ? AND begins = ?",
+        (one.scope, one.period, _begins(move, one.period)),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _begins(move: Move, period: str) -> int:

@@ -1,7 +1,7 @@
-"""Messages for others: kept, taken, delivered, put off, parked, replayed.
+"""The statements of the outbox.
 
-Who stands in line is looked at by number. What has something of its key before it steps behind, so that nobody looks at it
-again until that is gone; the caller that removes it lets the next few into line.
+A relay reads the messages in line by number. A message that has an older one of its key before it goes behind, so that it is not
+read again until the older one has left; the call that removes the older one lets the next few into line.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import Lag, Message, MessageState, NewMessage, Taken
-from holdfast.engine.outbox_store import PutOff, Replayed
+from holdfast.jobs.moves import Kind
+from holdfast.outbox.model import Message, MessageState, NewMessage, Taken
+from holdfast.outbox.port import PutOff, Replayed
 from holdfast.stores.outbox_encoding import Line, discarded, lines_of, message_columns
 from holdfast.stores.outbox_encoding import message as shaped
 from holdfast.stores.sqlite.move import SQL, Move
-from holdfast.stores.sqlite.times import moment, span
+from holdfast.stores.sqlite.times import span
 
-#: How many that are due are let into line at once, and how many are looked at before who takes comes back with what it has.
+#: How many messages that are due are let into line at once, and how often more are read if too few of them are free.
 _TOGETHER, _ROUNDS = 1000, 10
-#: What SQLite can count to.
+#: The largest integer of SQLite.
 _LARGEST = 2**63 - 1
 
 
@@ -42,35 +42,35 @@ def take_messages(move: Move, topics: Mapping[str, bool], limit: int, length: ti
         [(move.now + span(length), number) for number in free],
     )
     rows = [row for number in free for row in _rows(move, "WHERE number = ?", number)]
-    return [Taken(shaped(row, moment), row["epoch"]) for row in rows]
+    return [Taken(shaped(row), row["epoch"]) for row in rows]
 
 
 def _free(move: Move, topics: Mapping[str, bool], limit: int) -> list[int]:
-    """The first in line of whose key nothing is before them; the others that were seen step behind."""
+    """Return the first in line that have no older message of their key before them. The others that were read go behind."""
     free: list[int] = []
-    last, look = -1, limit
+    last, most = -1, limit
     for _ in range(_ROUNDS):
         seen: list[tuple[int, int]] = []
         for topic, strict in topics.items():
-            seen += move.run("take_messages", topic=topic, strict=strict, last=last, look=look)
-        seen = sorted(seen)[:look]
+            seen += move.run("take_messages", topic=topic, strict=strict, last=last, most=most)
+        seen = sorted(seen)[:most]
         free += [number for number, blocked in seen if not blocked]
         move.connection.executemany(
             "UPDATE holdfast_outbox SET line = 1 WHERE number = ?",
             [(number,) for number, blocked in seen if blocked],
         )
-        if len(free) >= limit or len(seen) < look:
+        if len(free) >= limit or len(seen) < most:
             break
-        last, look = seen[-1][0], _TOGETHER
+        last, most = seen[-1][0], _TOGETHER
     return free[:limit]
 
 
 def messages_delivered(move: Move, taken: Collection[Taken]) -> int:
     done = 0
     for one in taken:
-        told = {"number": one.message.number, "epoch": one.epoch}
-        done += move.run("messages_delivered", **told, now=move.now).rowcount or _is_so(
-            move, "line = 4", **told
+        taken_as = {"number": one.message.number, "epoch": one.epoch}
+        done += move.run("messages_delivered", **taken_as, now=move.now).rowcount or _is_repeated(
+            move, "line = 4", **taken_as
         )
     _let_up(move, ((one.message.topic, one.message.key) for one in taken))
     return done
@@ -79,26 +79,26 @@ def messages_delivered(move: Move, taken: Collection[Taken]) -> int:
 def put_off_messages(move: Move, failed: Collection[PutOff]) -> int:
     done = 0
     for one in failed:
-        told = {"number": one.taken.message.number, "epoch": one.taken.epoch}
+        taken_as = {"number": one.taken.message.number, "epoch": one.taken.epoch}
         until = None if one.wait is None else move.now + span(one.wait)
         done += move.run(
             "put_off_messages",
-            **told,
+            **taken_as,
             until=until,
             error=one.error,
             tried=one.tried,
             away=one.away,
             now=move.now,
-        ).rowcount or _is_so(move, "failed_epoch = :epoch", **told)
+        ).rowcount or _is_repeated(move, "failed_epoch = :epoch", **taken_as)
     parked = (one.taken.message for one in failed if one.wait is None)
     _let_up(move, ((message.topic, message.key) for message in parked))
     return done
 
 
-def _is_so(move: Move, what: str, **told: Any) -> int:
-    """Whether this was told under this epoch before, and its answer was lost."""
-    sql = f"SELECT count(*) FROM holdfast_outbox WHERE number = :number AND epoch = :epoch AND {what}"
-    [(count,)] = move.connection.execute(sql, told)
+def _is_repeated(move: Move, state: str, **taken_as: Any) -> int:
+    """Return 1 if the message is in this state under this epoch: the call was sent before, and its answer was lost."""
+    sql = f"SELECT count(*) FROM holdfast_outbox WHERE number = :number AND epoch = :epoch AND {state}"
+    [(count,)] = move.connection.execute(sql, taken_as)
     return int(count)
 
 
@@ -126,7 +126,7 @@ def discard_messages(move: Move, message_ids: Collection[str], by: str, reason: 
     for message_id in message_ids:
         for topic, key, error in move.run("discard_messages", id=message_id).fetchall():
             _let_up(move, [(topic, key)])
-            move.record_no_job(Kind.discarded, dict(discarded(message_id, topic, error, by, reason)))
+            move.record_no_job(Kind.discarded, discarded(message_id, topic, error, by, reason))
             done += 1
     return done
 
@@ -138,9 +138,10 @@ def replay_messages(move: Move, topic: str, first: int, last: int, limit: int) -
     return Replayed(len(rows), largest + 1 if len(rows) == limit and largest < last else None)
 
 
-# -- looking ------------------------------------------------------------------------------------------------------------
+# -- reading ------------------------------------------------------------------------------------------------------------
 def messages(
     move: Move,
+    message_id: str | None,
     topic: str | None,
     state: MessageState | None,
     key: str | None,
@@ -149,39 +150,23 @@ def messages(
 ) -> list[Message]:
     conditions: list[str] = ["number > ?"]
     given: list[Any] = [after or 0]
-    for column, value in (("topic", topic), ("key", key)):
+    for column, value in (("id", message_id), ("topic", topic), ("key", key)):
         if value is not None:
             conditions.append(f"{column} = ?")
             given.append(value)
     if state is not None:
         conditions.append(f"line IN ({', '.join(str(int(line)) for line in lines_of(state))})")
     clause = f"WHERE {' AND '.join(conditions)} ORDER BY number LIMIT ?"
-    return [shaped(row, moment) for row in _rows(move, clause, *given, limit)]
-
-
-def message_of(move: Move, message_id: str) -> Message | None:
-    return next((shaped(row, moment) for row in _rows(move, "WHERE id = ?", message_id)), None)
+    return [shaped(row) for row in _rows(move, clause, *given, limit)]
 
 
 def _rows(move: Move, clause: str, *parameters: Any) -> list[Any]:
     return move.rows(f"SELECT * FROM holdfast_outbox {clause}", *parameters)
 
 
-def lags(move: Move) -> list[Lag]:
-    return [
-        Lag(
-            topic,
-            waiting,
-            parked,
-            None if since is None else timedelta(microseconds=max(move.now - since, 0)),
-        )
-        for topic, waiting, parked, since in move.run("lags")
-    ]
-
-
 # -- leaving ------------------------------------------------------------------------------------------------------------
 def are_forgettable(move: Move, keep: timedelta) -> bool:
-    """Whether there is anything to do for `forget_messages`: most of the time there is not, and looking costs no write."""
+    """Return whether `forget_messages` has anything to do. Often it has not, and this costs no write."""
     before = move.now - span(keep)
     sql = "SELECT EXISTS (SELECT 1 FROM holdfast_outbox WHERE line = 4 AND settled_at <= ?)"
     return bool(move.connection.execute(sql, (before,)).fetchone()[0]) or bool(_stranded(move))
@@ -193,8 +178,10 @@ def forget_messages(move: Move, keep: timedelta, limit: int) -> int:
 
 
 def _stranded(move: Move) -> list[tuple[str, str]]:
-    """Keys of which somebody is behind a parked message: its topic may be strict no more. Where it still is, the relay that takes
-    next puts them back."""
+    """Return the keys that have messages behind a parked one, whose topic may not be strict any more.
+
+    If it still is, the next relay that takes messages puts them back.
+    """
     return move.connection.execute(
         "SELECT p.topic, p.key FROM holdfast_outbox p WHERE p.line = ? AND p.line = 3 AND p.key IS NOT NULL AND EXISTS"
         " (SELECT 1 FROM holdfast_outbox b WHERE b.topic = p.topic AND b.key = p.key AND b.key IS NOT NULL AND b.line = 1)"

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.stores.migrations import SCHEMA_FAMILY, Migration, load_migrations, missing, refuse_newer
+from holdfast.engine.extensions import StoreExtensions
+from holdfast.stores.migrations import (
+    SCHEMA_FAMILY,
+    Migration,
+    core_migrations,
+    missing,
+    refuse_newer,
+    with_extensions,
+)
 from holdfast.stores.sqlite.connection import translate
 from holdfast.stores.sqlite.schema import applied_migrations
 
-MIGRATIONS = load_migrations("holdfast.stores.sqlite")
+#: The migrations of the core.
+MIGRATIONS: Sequence[Migration] = core_migrations("sqlite")
 _TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
     component TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL, family INTEGER NOT NULL,
     PRIMARY KEY (component, number)) STRICT, WITHOUT ROWID"""
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
-    """Run the missing migrations, each in a transaction of its own, and return the names of those that ran here.
+def migrate(
+    connection: sqlite3.Connection, path: str, extensions: StoreExtensions | None = None
+) -> list[str]:
+    """Run the missing migrations of the core and of *extensions*, each in a transaction of its own, and return the names of those that ran here.
 
     Each migration records its number before it changes anything. A file of another family is refused unchanged.
     """
     try:
         applied = applied_migrations(connection, path)
-        refuse_newer(MIGRATIONS, applied, Path(path).name)
-        needed = missing(MIGRATIONS, applied)
+        migrations = with_extensions(MIGRATIONS, extensions or StoreExtensions(), "sqlite", applied)
+        refuse_newer(migrations, applied, Path(path).name)
+        needed = missing(migrations, applied)
         if needed:
             # Some builds of SQLite enforce foreign keys. Dropping a table to remake it would delete the rows that refer to it.
             # The setting cannot be changed inside a transaction.
@@ -34,7 +47,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> list[str]:
 
 
 def _run(connection: sqlite3.Connection, migration: Migration, path: str) -> bool:
-    """Run *migration*, unless another process did so since we looked. Returns whether it ran."""
+    """Run *migration*, unless another process has done so meanwhile. Return whether it ran."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         ran = bool(missing([migration], applied_migrations(connection, path)))

@@ -1,37 +1,43 @@
-"""One operation inside one transaction of the writer: its moment, its events, its hooks.
+"""One operation inside one transaction of the writer: its time, its events, its hooks.
 
-A `Move` reads the clock once and allocates event numbers; the verbs (`intake`, `claims`, `settling`, `recovering`,
-`people`) are functions that make their guarded writes through it (rule 1 of docs/explanation/reliability.md). The events are appended and the hooks told
-before the commit, so that they happen with the move or not at all.
+A `Move` reads the clock once and allocates event numbers. The verbs (`intake`, `claims`, `outcomes`, `recovery`, `manual`) are
+functions that make their guarded writes through it (rule 1 of docs/explanation/reliability.md). Events are appended and hooks
+called before the commit, so that they happen with the move or not at all.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from holdfast.domain.job import JobId, Lane, Lease
-from holdfast.domain.moves import Kind
-from holdfast.engine.ports import Clock, Hook, MoveNotice, Transaction
+from holdfast.engine.ports import Hook, MoveNotice, Transaction
 from holdfast.errors import UnknownJob
+from holdfast.jobs.job import JobId, Lane, Lease
+from holdfast.jobs.machine import Clock
+from holdfast.jobs.moves import Kind
+from holdfast.stores.columns import placeholders
 from holdfast.stores.encoding import shown, some, to_json
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sql_files import load_sql
 from holdfast.stores.sqlite.lanes import LaneNumbers
-from holdfast.stores.sqlite.times import micros, moment
+from holdfast.stores.sqlite.phases import in_states
+from holdfast.stores.sqlite.times import micros
+from holdfast.stores.sqlite.transaction import SqliteTransaction
 
-SQL = load_sql("holdfast.stores.sqlite")
+T = TypeVar("T")
 
-#: Two, so that the first leaves *job* out: `sqlite3` takes a microsecond to bind a NULL.
+SQL = load_sql("holdfast.stores.sqlite", in_states, texts=placeholders(lambda column: f":{column.name}"))
+
+#: Two statements, so that the first can leave *job* out: `sqlite3` takes a microsecond to bind a NULL.
 _EVENT = "INSERT INTO holdfast_event (seq, at, kind, moves) VALUES (?, ?, ?, ?)"
 _EVENT_OF_ONE = "INSERT INTO holdfast_event (seq, at, kind, moves, job) VALUES (?, ?, ?, ?, ?)"
+_NOTED = "SELECT 1 FROM holdfast_event WHERE job = ? AND kind = ? AND moves ->> '$[0][3].name' = ?"
 
 
 class Found(NamedTuple):
-    """What a move needs to know of the one job it is about."""
+    """The row of one job, as moves need it."""
 
     number: int
     uid: JobId
@@ -40,18 +46,19 @@ class Found(NamedTuple):
     attempt: int
     max_attempts: int
     lane: int
-    deadline_at: int | None
     settle_event: int | None
-    dedupe: str | None
 
     @property
     def lease(self) -> Lease:
-        """The newest one that was given out, whether or not it still holds."""
+        """The newest lease of the job, whether or not it is still current."""
         return Lease(self.uid, self.epoch)
 
 
+_FIND = "SELECT id AS number, uid, phase, epoch, attempt, max_attempts, lane, settle_event FROM holdfast_job WHERE uid = ?"
+
+
 class Move:
-    """*lanes* maps lanes to their numbers and is shared by all operations."""
+    """One operation on a *connection* that is in a transaction. *lanes* is the cache that all operations share."""
 
     def __init__(
         self,
@@ -64,7 +71,7 @@ class Move:
         self._clock, self._hooks = clock, hooks
         self.now = micros(clock.now())
         self._seq: int | None = None
-        self._told: list[MoveNotice] = []
+        self._notices: list[MoveNotice] = []
 
     @property
     def mono(self) -> int:
@@ -76,38 +83,38 @@ class Move:
 
     @cached_property
     def lane_of(self) -> Mapping[int, Lane]:
-        """All lanes by their numbers, as this move found them."""
+        """All lanes by number, read once for this move."""
         return self.lanes.by_number(self.connection)
 
     def run(self, name: str, /, **parameters: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], parameters)
 
     def rows(self, sql: str, *parameters: Any) -> list[sqlite3.Row]:
-        """Rows whose columns have names."""
+        """Return rows whose columns have names."""
         cursor = self.connection.cursor()
         cursor.row_factory = sqlite3.Row
         return cursor.execute(sql, parameters).fetchall()
 
+    def run_rows(self, name: str, /, **parameters: Any) -> list[sqlite3.Row]:
+        """Run a statement by its name, and return rows whose columns have names."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(SQL[name], parameters).fetchall()
+
     # -- jobs --------------------------------------------------------------------------------------------------------
     def look(self, job_id: JobId) -> Found | None:
-        return next(self.jobs("uid = ?", job_id), None)
-
-    def jobs(self, condition: str, *parameters: Any) -> Iterator[Found]:
-        columns = "id, uid, phase, epoch, attempt, max_attempts, lane, deadline_at, settle_event, dedupe"
-        rows = self.connection.execute(
-            f"SELECT {columns} FROM holdfast_job WHERE {condition}", parameters
-        ).fetchall()
-        return map(Found._make, rows)
+        rows = self.rows(_FIND, job_id)
+        return Found(**dict(rows[0])) if rows else None
 
     def find(self, job_id: JobId) -> Found:
-        """The same, or `UnknownJob`."""
+        """Return the job, or raise `UnknownJob`."""
         found = self.look(job_id)
         if found is None:
             raise UnknownJob(job_id)
         return found
 
     def forget_steps(self, number: int, names: Collection[str] | None) -> None:
-        """Those of these *names*, or all."""
+        """Delete the results of the steps with these *names*, or of all steps if it is None."""
         if names is None:
             self.connection.execute("DELETE FROM holdfast_step WHERE job = ?", (number,))
         for name in names or ():
@@ -115,7 +122,7 @@ class Move:
 
     # -- events -----------------------------------------------------------------------------------------------------
     def next_seq(self) -> int:
-        """The number of the next event row: known before it is written, so that jobs can point at it."""
+        """Return the number of the next event row, so that jobs can refer to it before it is written."""
         if self._seq is None:
             [(newest,)] = self.connection.execute("SELECT max(seq) FROM holdfast_event")
             self._seq = newest or 0
@@ -129,7 +136,7 @@ class Move:
         moves: Sequence[tuple[str, int, int, dict[str, Any] | None]],
         job: str | None = None,
     ) -> None:
-        """One event row for the same move of many jobs: (uid, epoch, attempt, meta) each."""
+        """Append one event row for the same move of many jobs. A move is (uid, epoch, attempt, meta)."""
         if not moves:
             return
         row = (seq, self.now, int(kind), to_json(moves))
@@ -138,7 +145,7 @@ class Move:
         else:
             self.connection.execute(_EVENT_OF_ONE, (*row, job))
         if any(kind in kinds for kinds, _ in self._hooks):
-            self._told += [
+            self._notices += [
                 MoveNotice(kind, JobId(uid), epoch, attempt, shown(meta or {}))
                 for uid, epoch, attempt, meta in moves
             ]
@@ -146,31 +153,43 @@ class Move:
     def record_one(self, kind: Kind, lease: Lease, attempt: int, **meta: Any) -> None:
         self.record(self.next_seq(), kind, [(*lease, attempt, some(meta) or None)], job=lease.job_id)
 
-    def record_no_job(self, kind: Kind, meta: dict[str, Any]) -> None:
-        """An event of a lane, a dependency or a duty."""
+    def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
+        """Append an event that is no move, unless the job has one of this kind and name."""
+        job = self.find(job_id)
+        if self.connection.execute(_NOTED, (job_id, int(kind), name)).fetchone() is not None:
+            return False
+        self.record(self.next_seq(), kind, [(*job.lease, job.attempt, {"name": name, **meta})], job=job_id)
+        return True
+
+    def record_no_job(self, kind: Kind, meta: Mapping[str, Any]) -> None:
+        """Append an event of no job: of a lane, a dependency or a maintenance task."""
         self.record(self.next_seq(), kind, [("", 0, 0, some(meta))], job="")
 
     # -- hooks ------------------------------------------------------------------------------------------------------
     def call_hooks(self) -> None:
         for kinds, hook in self._hooks:
-            wanted = [moved for moved in self._told if moved.kind in kinds]
+            wanted = [moved for moved in self._notices if moved.kind in kinds]
             if wanted:
                 run_to_end(hook(self.transaction, wanted))
 
     @property
     def transaction(self) -> Transaction:
         """The transaction of this move, as hooks see it."""
-        return _HookTransaction(self.connection, moment(self.now))
+        return SqliteTransaction(self)
 
 
-class _HookTransaction:
-    dialect = "sqlite"
+class Notifies(Protocol):
+    def notify(self) -> None: ...
 
-    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
-        self._connection, self._now = connection, now
+    async def wait(self, happened: Callable[[], bool], timeout: float) -> None: ...
 
-    async def execute(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, params).fetchall()
 
-    async def now(self) -> datetime:
-        return self._now
+class RunsMoves(Protocol):
+    """The file, or a database in RAM, as the parts of a store need it that use no job. `database.Database` has the contract."""
+
+    @property
+    def notifier(self) -> Notifies: ...
+    async def write(self, operation: Callable[[Move], T]) -> T: ...
+    async def write_work(self, operation: Callable[[Move], T]) -> T: ...
+    def write_sync(self, operation: Callable[[Move], T]) -> T: ...
+    def peek(self, operation: Callable[[Move], T]) -> T: ...

@@ -1,6 +1,6 @@
-"""Wake-ups: who writes in this process rings; what other processes write is found by looking, every few milliseconds.
+"""Wake up callers that wait for work. Writes of this process notify them; writes of others are found by polling.
 
-A look takes microseconds and no lock. It is quick while jobs flow and slower when nothing happens.
+A poll takes microseconds and no lock. It happens every few milliseconds while there is work, and more rarely when there is none.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.domain.job import Lane
-from holdfast.engine.ports import Clock
+from holdfast.jobs.job import Lane
+from holdfast.jobs.machine import Clock
 from holdfast.stores.sqlite.holds import open_lanes
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.many_lanes import FEW
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros
 
-#: How often to look: as quick as this while jobs flow, down to this when nothing happens.
+#: The shortest and the longest time between two polls, in seconds.
 LOOK_QUICK, LOOK_IDLE = 0.002, 0.100
-#: How long after the last work the look stays quick. Then it takes its time: this part of how long nothing has happened.
+#: Polls stay quick for this many seconds after the last work. Then the time between two of them is this part of the idle time.
 QUICK_FOR, PART_OF_IDLE = 2.0, 0.02
-#: How long a lane that somebody else has made may stay unknown.
+#: How many seconds a lane that another process has created may stay unknown.
 RENEW_EVERY = 0.5
-#: How long to wait after a claim that found work and could not have it: limits and keys are freed elsewhere too.
+#: How many seconds to wait after a claim that could not take the work that is there: other processes free limits and keys too.
 VAIN_FOR = 0.050
 
 
@@ -40,7 +40,7 @@ class _Question(NamedTuple):
 
 
 class Notifier:
-    """*connection* is for queries only: a long query must not keep a claim waiting."""
+    """Polls the file on a *connection* of its own, so that a long query delays no claim, and wakes the callers of this process."""
 
     def __init__(self, connection: sqlite3.Connection, lanes: LaneNumbers, clock: Clock) -> None:
         self._connection, self._lanes, self._clock = connection, lanes, clock
@@ -49,23 +49,26 @@ class Notifier:
         self._questions: dict[int, _Question] = {}  #: by the lists of lanes that were asked for
 
     def poll_quickly(self) -> None:
-        """Jobs flow."""
+        """Poll quickly from now on, because there is work."""
         self._busy_at = self._clock.monotonic()
 
     def notify(self) -> None:
-        """Wake who waits in this process."""
+        """Wake the callers that wait in this process."""
         self.poll_quickly()
         self._vain_until = 0.0
         if self._event is not None:
             self._event.set()
 
     def found_nothing(self, lanes: Sequence[Lane]) -> None:
-        """A claim came back empty. If there is work all the same, it is out of reach: who waits is not sent back at once."""
+        """Record that a claim of these lanes returned nothing.
+
+        If they have work, limits or keys keep it from being claimed, and callers wait a little before they try again.
+        """
         if self.has_work(lanes):
             self._vain_until = self._clock.monotonic() + VAIN_FOR
 
     def calls(self, lanes: Sequence[Lane]) -> bool:
-        """Whether to stop waiting for work: there is some, nothing holds it, and the last claim was not in vain just now."""
+        """Return whether to stop waiting: there is work, nothing holds it, and no claim has just failed to take it."""
         if self._clock.monotonic() < self._vain_until or not self.has_work(lanes):
             return False
         return self._unheld_work(lanes)
@@ -81,21 +84,21 @@ class Notifier:
         return unheld is lanes or self._look(self._sql(unheld))
 
     def has_work(self, lanes: Sequence[Lane]) -> bool:
-        """Whether any of these lines has somebody in it, or somebody is due: microseconds, and no lock."""
+        """Return whether a lane of these has queued jobs, or any deferred job is due. It takes microseconds and no lock."""
         question = self._question_of(lanes)
         if question.many is not None:
             rows = self._waiting().fetchall()
-            # If there are more lines behind those, a claim has to find out.
+            # If there may be more lanes behind these, only a claim can find out.
             if len(rows) == FEW or any(lane in question.many for lane, _, _ in rows):
                 return True
         return self._look(question.sql)
 
     def _waiting(self) -> sqlite3.Cursor:
-        """The first lines of any lanes that have jobs waiting."""
+        """Read the first lanes that have queued jobs."""
         return self._connection.execute(SQL["waiting"], {"lane": -1, "prio": 0, "limit": FEW})
 
     def _question_of(self, lanes: Sequence[Lane]) -> _Question:
-        """What to ask for these lanes, remembered for as long as the same list is asked for."""
+        """Return the query for these lanes. It is cached while callers pass the same list."""
         now, question = self._clock.monotonic(), self._questions.get(id(lanes))
         if question is None or question.lanes is not lanes or now > question.at + RENEW_EVERY:
             self._lanes.remember(self._connection)
@@ -122,7 +125,7 @@ class Notifier:
         )
 
     async def wait(self, happened: Callable[[], bool], timeout: float) -> None:
-        """Until it has *happened*, or *timeout*. Who rings makes us look at once."""
+        """Return once *happened* returns true, or after *timeout* seconds. It is called at once after each `notify`."""
         until = self._clock.monotonic() + timeout
         self._event = event = self._event or asyncio.Event()
         loop = asyncio.get_running_loop()

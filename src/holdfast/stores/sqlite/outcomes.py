@@ -1,55 +1,55 @@
-"""An attempt's end: complete, back into line, buried; or refused, because its lease had ended before.
+"""Settle attempts: complete their jobs, queue them again or fail them, or refuse it because the lease has ended.
 
-The bulk of the traffic is handled by one statement per batch (JSON in); whatever a batch statement did not match is
-looked at one by one.
+Completions and retries are written by one statement for the whole group, with JSON parameters. Every statement decides by
+itself: it compares the lease, the state and the deadline. Only what no statement has matched is read afterwards, to find out why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from holdfast.domain.job import Lease, Settlement
-from holdfast.domain.judgements import outcome_of
-from holdfast.domain.moves import Kind
-from holdfast.domain.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost, StoreError
+from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.judgements import outcome_of
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.stores.encoding import (
-    MILLISECOND,
+    DeadlineGuard,
     by_kind,
     completion_meta,
     failure_json,
     meta_of,
     repeated,
-    said,
     to_json,
+    verb_of,
 )
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
 
-#: [uid, epoch, place of its failure, delay]
-Line = tuple[Any, ...]
+#: An attempt in the JSON parameter of a statement: uid, epoch, place of its failure, delay.
+Item = tuple[Any, ...]
 
 
 def settle(move: Move, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
-    firsts = {s.lease: s for s in reversed(settlements)}
-    if len(firsts) < len(settlements):
-        return repeated(settlements, dict(zip(firsts, settle(move, list(firsts.values())), strict=True)))
-    answers: dict[Lease, SettlementStatus] = {}
+    unique = {s.lease: s for s in reversed(settlements)}
+    if len(unique) < len(settlements):
+        return repeated(settlements, dict(zip(unique, settle(move, list(unique.values())), strict=True)))
+    applied: set[Lease] = set()
     completed = [s for s in settlements if isinstance(s.verdict, Complete)]
     requeued = [s for s in settlements if isinstance(s.verdict, (RetryAfter, Release))]
     if completed:
-        answers |= _complete(move, completed)
+        applied |= _complete(move, completed)
     if requeued:
-        answers |= _requeue(move, requeued)
-    return [answers[s.lease] if s.lease in answers else _settle_one(move, s) for s in settlements]
+        applied |= _requeue_all(move, requeued)
+    return [SettlementStatus.APPLIED if s.lease in applied else _settle_one(move, s) for s in settlements]
 
 
-# -- batches: those that are not in the answer were not matched ------------------------------------------------------------
-def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
+# -- groups: return the leases that the statement matched -------------------------------------------------------------------
+def _complete(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
     seq = move.next_seq()
     items = to_json([(*s.lease, s.verdict.result) for s in settlements])  # type: ignore[union-attr]
     matched = move.run("complete", settled=items, now=move.now, seq=seq).rowcount
@@ -60,17 +60,17 @@ def _complete(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Sett
         Kind.complete,
         [(*s.lease, s.attempt, completion_meta(s, s.verdict)) for s in applied],  # type: ignore[arg-type]
     )
-    return {s.lease: SettlementStatus.APPLIED for s in applied}
+    return {s.lease for s in applied}
 
 
-def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, SettlementStatus]:
-    answers: dict[Lease, SettlementStatus] = {}
+def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
+    leases: set[Lease] = set()
     for kind, group in by_kind(settlements).items():
         seq = move.next_seq()
-        told = FailureTexts(move.now)
-        lines = [told.line(s.lease, s.verdict) for s in group]
-        way = requeue_columns(group[0].verdict, outcome_of(group[0].verdict), None)
-        matched = _into_line(move, way, lines, told, seq, any_deadline=False)
+        texts = FailureTexts(move.now)
+        items = [texts.item(s.lease, s.verdict) for s in group]
+        columns = requeue_columns(group[0].verdict, outcome_of(group[0].verdict), None)
+        matched = _requeue(move, columns, items, texts, seq, DeadlineGuard.NOT_PASSED)
         marked = (
             "SELECT j.uid, a.epoch FROM holdfast_job j JOIN holdfast_attempt a ON a.job = j.id"
             " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
@@ -79,12 +79,12 @@ def _requeue(move: Move, settlements: Sequence[Settlement]) -> dict[Lease, Settl
         move.record(
             seq, kind, [(*s.lease, s.attempt or _attempt_of(move, s.lease), meta_of(s)) for s in applied]
         )
-        answers |= {s.lease: SettlementStatus.APPLIED for s in applied}
-    return answers
+        leases |= {s.lease for s in applied}
+    return leases
 
 
 def _attempt_of(move: Move, lease: Lease) -> int:
-    """Return the attempt of a lease whose claim was never answered: the caller that releases it does not know it."""
+    """Return the number of an ended attempt. A caller that releases a claim whose answer was lost does not know it."""
     sql = "SELECT a.attempt FROM holdfast_attempt a JOIN holdfast_job j ON j.id = a.job WHERE j.uid = ? AND a.epoch = ?"
     attempt: int = move.connection.execute(sql, lease).fetchone()[0]
     return attempt
@@ -93,7 +93,7 @@ def _attempt_of(move: Move, lease: Lease) -> int:
 def _matched(
     move: Move, settlements: Sequence[Settlement], matched: int, marked: str, seq: int
 ) -> Sequence[Settlement]:
-    """Those that a batch statement matched; which ones, where not all, is told by the rows it *marked* with *seq*."""
+    """Return the settlements that a statement has matched. If not all, the query *marked* finds the rows that have *seq*."""
     if not matched or matched == len(settlements):
         return settlements[:matched]
     uids = to_json([s.lease.job_id for s in settlements])
@@ -101,157 +101,205 @@ def _matched(
     return [s for s in settlements if s.lease in leases]
 
 
-class Way(NamedTuple):
-    """How the jobs of one batch go back into line: the same for all of them."""
+class RequeueColumns(NamedTuple):
+    """What `end_attempt` and `requeue` write for every job of a group."""
 
+    verb: str
     outcome: str
-    back: int  #: attempts given back
-    crashes: int | None  #: to add; None: back to 0
+    back: int  #: attempts to give back
+    crashes: int | None  #: crashes to add; None: reset to 0
 
 
-def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> Way:
+def requeue_columns(verdict: Verdict, outcome: str, crashes: int | None) -> RequeueColumns:
     match verdict:
         case RetryAfter():
-            return Way(outcome, 0, crashes)
+            verb = "reclaim" if outcome == "reclaimed" else verb_of(verdict)
+            return RequeueColumns(verb, outcome, 0, crashes)
         case Release():
-            return Way(outcome, 1, 0)
-    raise AssertionError(f"not a way back into line: {verdict}")
+            return RequeueColumns(verb_of(verdict), outcome, 1, 0)
+    raise AssertionError(f"this verdict does not queue the job again: {verdict}")
 
 
-def _into_line(
-    move: Move, way: Way, lines: Sequence[Line], told: FailureTexts, seq: int | None, *, any_deadline: bool
+def _requeue(
+    move: Move,
+    columns: RequeueColumns,
+    items: Sequence[Item],
+    texts: FailureTexts,
+    seq: int | None,
+    deadline: DeadlineGuard,
 ) -> int:
-    """Processing → queued for these lines of `told`, as far as their leases hold; how many."""
-    given = {"settled": to_json(lines), "now": move.now, "any_deadline": any_deadline}
+    """Move jobs from processing to queued as far as their leases hold, and return the number of those that moved."""
+    verb, outcome, back, crashes = columns
+    guards = {"settled": to_json(items), "now": move.now, "deadline": int(deadline)}
     ended = move.run(
-        "end_attempt", outcome=way.outcome, failures=to_json(told.failures), seq=seq, **given
+        f"end_attempt.{verb}", outcome=outcome, failures=to_json(texts.failures), seq=seq, **guards
     ).rowcount
     if ended:
-        move.run("requeue", back=way.back, crashes=way.crashes, told=to_json(told.briefly), **given)
+        move.run(f"requeue.{verb}", back=back, crashes=crashes, failures=to_json(texts.brief), **guards)
     return ended
 
 
 class FailureTexts:
-    """The failures that a batch of lines speaks of, each told once: in a storm, most jobs fail for one cause."""
+    """The failures of a group as JSON texts, each once: during an outage most jobs of a group share one failure."""
 
     def __init__(self, now: int) -> None:
         self._now = now
         self._places: dict[int, int] = {}
-        self._kept: list[Failure] = []  # so that no other failure gets the same id()
+        self._failures: list[
+            Failure
+        ] = []  # keeps them alive: a new failure could get the id() of a freed one
         self.failures: list[str] = []
-        self.briefly: list[str] = []  #: as the job's own row keeps it, up to the attempt
+        self.brief: list[str] = []  #: for the job's own row; the statement appends the number of the attempt
 
-    def line(self, lease: Lease, verdict: Verdict) -> Line:
-        """The item of this job for `end_attempt` and `requeue`."""
+    def item(self, lease: Lease, verdict: Verdict) -> Item:
         match verdict:
             case RetryAfter(delay, failure):
                 return (*lease, self.place(failure), span(delay))
             case Release(delay):
                 return (*lease, None, span(delay))
-        raise AssertionError(f"not a way back into line: {verdict}")
+        raise AssertionError(f"this verdict does not queue the job again: {verdict}")
 
     def place(self, failure: Failure) -> int:
         place = self._places.get(id(failure))
         if place is None:
-            place = self._places[id(failure)] = len(self._kept)
-            self._kept.append(failure)
+            place = self._places[id(failure)] = len(self._failures)
+            self._failures.append(failure)
             self.failures.append(failure_json(failure))
-            brief = to_json({"code": failure.code, "message": failure.message, "at": self._now})
-            self.briefly.append(brief.removesuffix("}") + ',"attempt":')
+            self.brief.append(_brief(failure, self._now))
         return place
+
+
+def _brief(failure: Failure, now: int) -> str:
+    text = to_json({"code": failure.code, "message": failure.message, "at": now})
+    return text.removesuffix("}") + ',"attempt":'
 
 
 # -- one by one ---------------------------------------------------------------------------------------------------------
 def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
-    """What no batch statement matched: a burial, a passed deadline, a repeated or a refused write."""
+    """Settle what no group statement matched: a failure for good, a passed deadline, a repeated or a refused write."""
     lease, verdict = settlement.lease, settlement.verdict
-    job = move.look(lease.job_id)
-    if job is None:
-        return SettlementStatus.STALE
-    if job.phase == COMPLETE and job.lease == lease:
-        return SettlementStatus.REPEATED if job.settle_event is not None else SettlementStatus.STALE
-    if job.phase != PROCESSING or job.lease != lease:
-        return _refuse(move, job, lease, verdict)
-    if job.deadline_at is not None and move.now > job.deadline_at:
-        time_out_one(move, job)
-        return store_late_result(move, job, lease, job.attempt, "timed_out", verdict)
-    if isinstance(verdict, Bury):
-        end_attempt(move, job, "failed", verdict.failure)
-        bury(move, job, verdict.failure, Kind.failed, duration=settlement.duration)
+    if isinstance(verdict, Bury) and bury(
+        move,
+        "fail",
+        lease.job_id,
+        verdict.failure,
+        DeadlineGuard.NOT_PASSED,
+        epoch=lease.epoch,
+        meta=meta_of(settlement),
+    ):
         return SettlementStatus.APPLIED
-    # There is one writer: this cannot happen.
-    raise StoreError(f"job {lease.job_id} matched its lease one moment and not the next")
+    time_out(move, lease.job_id, epoch=lease.epoch)
+    return _refuse(move, lease, verdict)
 
 
-def reclaim_one(move: Move, job: Found, verdict: RetryAfter, crashes: int | None) -> None:
-    """Take the job from its holder and put it back into line, whatever its deadline."""
-    told = FailureTexts(move.now)
-    way = requeue_columns(verdict, "reclaimed", crashes)
-    _into_line(move, way, [told.line(job.lease, verdict)], told, None, any_deadline=True)
+def reclaim(
+    move: Move, lease: Lease, verdict: RetryAfter, crashes: int | None, meta: Mapping[str, Any]
+) -> bool:
+    """Take a job from its worker and queue it again, whatever its deadline; return whether the lease was current."""
+    texts = FailureTexts(move.now)
+    columns = requeue_columns(verdict, "reclaimed", crashes)
+    items = [texts.item(lease, verdict)]
+    if not _requeue(move, columns, items, texts, None, DeadlineGuard.ANY):
+        return False
+    meta = {"error_code": verdict.failure.code, **meta}
+    move.record_one(Kind.reclaimed, lease, _attempt_of(move, lease), **meta)
+    return True
 
 
-def time_out_one(move: Move, job: Found) -> None:
+def time_out(move: Move, job_id: JobId, *, epoch: int | None = None) -> bool:
+    """Fail a job whose deadline has passed, wherever it is, or with *epoch* only under that lease; return whether it moved."""
     failure = Failure.of("TIMEOUT")
-    end_attempt(move, job, "timed_out", failure)
-    bury(move, job, failure, Kind.timed_out, crashes=0)
+    meta = {"error_code": failure.code}
+    return bury(move, "time_out", job_id, failure, DeadlineGuard.PASSED, epoch=epoch, crashes=0, meta=meta)
 
 
-def end_attempt(move: Move, job: Found, outcome: str, failure: Failure | None) -> None:
-    """Write down the attempt that ends, if one is under way, whatever its deadline."""
-    told = FailureTexts(move.now)
-    line = (*job.lease, told.place(failure) if failure else None)
-    move.run(
-        "end_attempt",
-        settled=to_json([line]),
-        outcome=outcome,
-        failures=to_json(told.failures),
-        now=move.now,
-        seq=None,
-        any_deadline=True,
-    )
+#: For the verbs that may bury a job: the outcome of the attempt, and the kind of the event.
+_BURIALS = {
+    "fail": ("failed", Kind.failed),
+    "reclaim": ("reclaimed", Kind.failed),
+    "time_out": ("timed_out", Kind.timed_out),
+}
 
 
 def bury(
     move: Move,
-    job: Found,
+    verb: str,
+    job_id: JobId,
     failure: Failure,
-    kind: Kind,
+    deadline: DeadlineGuard,
     *,
+    epoch: int | None = None,
     crashes: int | None = None,
-    duration: timedelta | None = None,
-    by: str = "",
-) -> None:
-    """→ failed, with a dead letter. *crashes* to add; None: back to 0."""
-    told = {"code": failure.code, "message": failure.message, "at": move.now, "attempt": job.attempt}
-    move.run(
-        "bury",
-        id=job.number,
+    meta: Mapping[str, Any],
+) -> bool:
+    """Move a job to failed, with a dead letter, and return whether it moved.
+
+    With *epoch* it moves only under that lease. *crashes* are added; None resets them to 0.
+    """
+    outcome, kind = _BURIALS[verb]
+    end_attempt(move, verb, job_id, outcome, failure, deadline, epoch=epoch)
+    rows = move.run(
+        f"bury.{verb}",
+        uid=job_id,
+        epoch=epoch,
+        deadline=int(deadline),
         now=move.now,
         code=failure.code,
         message=failure.message,
-        # A deadline is nobody's failure: the last one stays what it was.
-        last_failure=None if kind is Kind.timed_out else to_json(told),
+        # A passed deadline is not a failure of the attempt: the last failure stays.
+        last_failure=None if verb == "time_out" else _brief(failure, move.now),
         crashes=crashes,
-    )
+    ).fetchall()
+    for number, newest, attempt in rows:
+        move.run(
+            "dead_letter", id=number, now=move.now, code=failure.code, message=failure.message, detail=failure.detail,
+            fingerprint=failure.fingerprint, attempts=attempt,
+        )  # fmt: skip
+        move.forget_steps(number, failure.forget)
+        move.record_one(kind, Lease(job_id, newest), attempt, **meta)
+    return bool(rows)
+
+
+def end_attempt(
+    move: Move,
+    verb: str,
+    job_id: JobId,
+    outcome: str,
+    failure: Failure | None,
+    deadline: DeadlineGuard,
+    *,
+    epoch: int | None = None,
+) -> None:
+    """Write the record of the attempt that is running, if there is one and its job may make this move."""
+    texts = FailureTexts(move.now)
+    item = (job_id, epoch, texts.place(failure) if failure else None)
     move.run(
-        "dead_letter", id=job.number, now=move.now, code=failure.code, message=failure.message, detail=failure.detail,
-        fingerprint=failure.fingerprint, attempts=job.attempt,
-    )  # fmt: skip
-    move.forget_steps(job.number, failure.forget)
-    move.record_one(
-        kind, job.lease, job.attempt, error_code=failure.code, gateway_http_status=failure.gateway_status,
-        duration_ms=duration // MILLISECOND if duration is not None else None, **said(by),
-    )  # fmt: skip
+        f"end_attempt.{verb}",
+        settled=to_json([item]),
+        outcome=outcome,
+        failures=to_json(texts.failures),
+        now=move.now,
+        seq=None,
+        deadline=int(deadline),
+    )
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> SettlementStatus:
-    """The lease had ended before: the attempt's own record says how, and so what this write is."""
+def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
+    """Return why a settlement has changed nothing: the job's row or the attempt's record has the answer."""
+    job = move.look(lease.job_id)
+    if job is None:
+        return SettlementStatus.STALE
+    if job.lease == lease and job.phase == COMPLETE:
+        return SettlementStatus.REPEATED if job.settle_event is not None else SettlementStatus.STALE
+    if job.lease == lease and job.phase == PROCESSING:
+        # There is one writer: this cannot happen.
+        raise StoreError(f"job {lease.job_id} holds its lease, but no statement has matched it")
     row = move.connection.execute(
         "SELECT outcome, attempt FROM holdfast_attempt WHERE job = ? AND epoch = ?", (job.number, lease.epoch)
     ).fetchone()
     if row is None:
-        return SettlementStatus.STALE  # this lease was never given out
+        return SettlementStatus.STALE  # this lease never existed
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
         return store_late_result(move, job, lease, attempt, outcome, verdict)
@@ -262,13 +310,13 @@ def _refuse(move: Move, job: Found, lease: Lease, verdict: Verdict) -> Settlemen
 
 
 def refuse_once(move: Move, lease: Lease) -> None:
-    """Put on record, once, that the holder of a reclaimed lease tried to write."""
-    row = move.connection.execute(
+    """Record, once, that a worker tried to write under a lease that was reclaimed."""
+    rows = move.connection.execute(
         "UPDATE holdfast_attempt SET refused = 1 WHERE job = (SELECT id FROM holdfast_job WHERE uid = ?) AND epoch = ?"
         " AND outcome = 'reclaimed' AND NOT refused RETURNING attempt", lease
-    ).fetchone()  # fmt: skip
-    if row is not None:
-        move.record_one(Kind.stale_write, lease, row[0])
+    ).fetchall()  # fmt: skip
+    for (attempt,) in rows:
+        move.record_one(Kind.stale_write, lease, attempt)
 
 
 def store_late_result(
@@ -285,7 +333,7 @@ def store_late_result(
     return SettlementStatus.LATE
 
 
-# -- under a lease, while it holds ------------------------------------------------------------------------------------------
+# -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------
 def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
     job = move.look(lease.job_id)
     attempt = job.attempt if job is not None else 0  # for the event: the caller knows only its lease
@@ -294,24 +342,16 @@ def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) ->
 
 
 def record_step(move: Move, lease: Lease, name: str, result: str) -> None:
-    move.connection.execute(
-        "INSERT OR REPLACE INTO holdfast_step (job, name, result, at) VALUES (?, ?, ?, ?)",
-        (_current(move, lease), name, result, move.now),
-    )
+    uid, epoch = lease
+    if not move.run("record_step", uid=uid, epoch=epoch, name=name, result=result, now=move.now).rowcount:
+        raise LeaseLost(*lease)
 
 
 def record_progress(move: Move, lease: Lease, percent: float, message: str) -> None:
-    told = to_json({"percent": percent, "message": message})
-    move.connection.execute(
-        "UPDATE holdfast_job AS job SET progress = ? WHERE id = ?", (told, _current(move, lease))
-    )
-
-
-def _current(move: Move, lease: Lease) -> int:
-    """The number of the job that *lease* still holds, or `LeaseLost`."""
-    row = move.connection.execute(
-        "SELECT id FROM holdfast_job WHERE uid = ? AND epoch = ? AND phase = 2", lease
-    ).fetchone()
-    if row is None:
+    progress = to_json({"percent": percent, "message": message})
+    written = move.connection.execute(
+        f"UPDATE holdfast_job SET progress = ? WHERE uid = ? AND epoch = ? AND phase = {PROCESSING}",
+        (progress, *lease),
+    ).rowcount
+    if not written:
         raise LeaseLost(*lease)
-    return int(row[0])

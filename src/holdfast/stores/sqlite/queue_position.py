@@ -1,4 +1,4 @@
-"""Where a job stands: one look, and its row as a value."""
+"""Read the queue position of a job by one statement, so that all of it was true at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import JobId, Lane
-from holdfast.domain.moves import Kind
-from holdfast.domain.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
+from holdfast.jobs.job import JobId, Lane
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.queue_position import LAST_MOVE, MOST_AHEAD, LastMove, Place, QueuePosition, Use
 from holdfast.stores.encoding import from_json, shown, to_json
 from holdfast.stores.sqlite.move import SQL
-from holdfast.stores.sqlite.phases import DEFERRED, IN_LINE
+from holdfast.stores.sqlite.phases import DEFERRED, READY
 from holdfast.stores.sqlite.times import micros, moment
 
 
@@ -30,7 +30,7 @@ def queue_position(
         return None
     queue, task, dependency, shard, fair, phase, ahead, holder, slots, last, use = row
     place = None
-    if phase == IN_LINE:
+    if phase == READY:
         place = Place.LINE if holder is None else Place.KEY
     elif phase == DEFERRED:
         place = Place.LATER

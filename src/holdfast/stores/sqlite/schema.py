@@ -1,4 +1,4 @@
-"""What a file says about its schema. The table is our own: the file may be the user's, and `user_version` with it."""
+"""Read which schema a file has, from a table of ours: the file may be the user's, and its `user_version` too."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _INSTEAD = "use a new file"
 
 
 def applied_migrations(connection: sqlite3.Connection, path: str) -> dict[str, int]:
-    """Return the newest number of each component; nothing where there is no schema yet.
+    """Return the number of the newest migration of each component; nothing if there is no schema yet.
 
-    Raises `SchemaMismatch` for a schema of another family.
+    Raise `SchemaMismatch` for a schema of another family.
     """
     columns = {row[1] for row in connection.execute("PRAGMA table_info(holdfast_migration)")}
     if not columns:

@@ -1,8 +1,8 @@
-"""Jobs that match a filter, newest first, without looking at too many for one page.
+"""Find the jobs that match a filter, newest first, without reading too many for one page.
 
-There are several ways to walk through jobs: all of them, an owner's, a key's, those that ended badly, those in a state
-that few are in. Each is a stretch of the same order, so whichever comes to an end or fills the page has the answer. When
-none does, the page is what was found, and the next one goes on from the last job that was looked at.
+There are several ways to walk through jobs: all of them, an owner's, a key's, those that ended badly, those in a state with few
+jobs. All have the same order, so the first way that ends or fills the page has the answer. If none does, the page is what was
+found, and the next page goes on after the last job that was read.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import sqlite3
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from holdfast.domain.concurrency_keys import own_key
-from holdfast.domain.internal import hides_internal
-from holdfast.domain.job import JobFilter
-from holdfast.stores.conditions import INTERNAL, LOOK_AT, LOOK_INTO, Condition
+from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.internal import hides_internal
+from holdfast.jobs.job import JobFilter
+from holdfast.stores.conditions import INTERNAL, MOST_READ, MOST_SEARCHED, Condition
 from holdfast.stores.encoding import job_columns, to_json
-from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, IN_LINE, PROCESSING, STATES
+from holdfast.stores.sqlite.phases import CANCELLED, COMPLETE, DEFERRED, FAILED, PROCESSING, READY, STATES
 from holdfast.stores.sqlite.times import micros
 
-#: Jobs are numbered as they come; a clock that was set back by less than this does not hide any from a range of time.
+#: Jobs are numbered as they are enqueued. A clock that was set back by less than this hides no job from a range of time.
 _CLOCK_MARGIN = timedelta(hours=1)
 
 _INDEXES = {
-    IN_LINE: "holdfast_job_in_line",
+    READY: "holdfast_job_in_line",
     DEFERRED: "holdfast_job_deferred",
     PROCESSING: "holdfast_job_leased",
     COMPLETE: "holdfast_job_ended",
@@ -38,8 +38,8 @@ class SqliteCondition(Condition):
 
 
 class Found(NamedTuple):
-    rows: list[sqlite3.Row]  #: of the view `holdfast_jobs`; one more than asked for, if there are more
-    seen: int | None  #: the last that was looked at, where there may be more behind it
+    rows: list[sqlite3.Row]  #: of the view `holdfast_jobs`; one more than the limit, if there are more
+    seen: int | None  #: the last job that was read, if there may be more after it
 
 
 class JobSearch:
@@ -56,7 +56,7 @@ class JobSearch:
         self._condition = SqliteCondition()
         self._narrow()
         self._upper, self._lower = self._bounds(before)
-        self._most = LOOK_INTO if where.args else LOOK_AT
+        self._most = MOST_SEARCHED if where.args else MOST_READ
 
     def page(self, limit: int) -> Found:
         best: Found | None = None
@@ -72,7 +72,7 @@ class JobSearch:
         return best
 
     def stretch(self) -> tuple[int, int | None]:
-        """How many match among the next jobs, and where the next stretch begins."""
+        """Return how many of the next jobs match, and the number before which to go on; None at the end."""
         way = self._ways()[0]
         [(count,)] = self._run(f"SELECT count(*) FROM ({self._window(way)}) j WHERE {self._condition}")
         return count, self._end(way)
@@ -98,7 +98,7 @@ class JobSearch:
         return ways or [every]  # the way with fewer rows gets further
 
     def _few(self, phases: list[int]) -> bool:
-        """Whether so few jobs are in these phases that they can be put in order for a page."""
+        """Return whether so few jobs are in these phases that they can be sorted for a page."""
         left = self._most // 2
         for phase in phases:
             [(count,)] = self._reader.execute(
@@ -117,9 +117,9 @@ class JobSearch:
         return Found(rows, None if len(rows) > limit else self._end(way))
 
     def _window(self, way: str) -> str:
-        """The next jobs on this way, as many as are looked at for a page."""
+        """Return the statement for the next jobs on this way, as many as are read for a page."""
         columns = "id, uid, lane, phase, owner, key, tags, created_at, error_code"
-        if self._where.args:  # they may be long, and whatever is named here is read
+        if self._where.args:  # they may be long, and every column that is named here is read
             columns += ", payload"
         return f"SELECT {columns} FROM {self._stretch_of(way)} ORDER BY id DESC LIMIT {self._most}"
 
@@ -139,7 +139,7 @@ class JobSearch:
     # -- conditions ---------------------------------------------------------------------------------------------------
     def _narrow(self) -> None:
         where, condition = self._where, self._condition
-        # Numbered, so that the ways may speak of them again.
+        # Parameters that the ways use too.
         self._ids = condition.place(to_json(where.ids))
         self._owner, self._key = condition.place(where.owner), condition.place(where.key)
         if where.states:
@@ -164,14 +164,17 @@ class JobSearch:
         for name, value in where.args.items():
             condition.add(
                 "CASE WHEN json_valid(j.payload) THEN"
-                " EXISTS (SELECT 1 FROM json_each(j.payload) WHERE key = ? AND value IS json_extract(?, '$')) END",
+                " EXISTS (SELECT 1 FROM json_each(j.payload) WHERE key = ? AND value IS json_extract(?, '$')"
+                # The value of true is 1, and that of a list its text.
+                "   AND replace(type, 'real', 'integer') = replace(json_type(?), 'real', 'integer')) END",
                 name,
+                to_json(value),
                 to_json(value),
             )
 
     # -- ranges of time -----------------------------------------------------------------------------------------------
     def _bounds(self, before: int | None) -> tuple[int, int]:
-        """The numbers that matching jobs stand between."""
+        """Return the numbers between which those of matching jobs are."""
         upper, lower = 2**62 if before is None else before, 0
         if self._where.created_before is not None:
             upper = min(upper, self._number_at(self._where.created_before + _CLOCK_MARGIN) + 1)
@@ -180,15 +183,15 @@ class JobSearch:
         return upper, lower
 
     def _number_at(self, when: datetime) -> int:
-        """The number of the last job that was created before *when*; 0: none was."""
-        wanted = micros(when)
+        """Return the number of the last job that was created before *when*; 0 if there is none."""
+        at = micros(when)
         low, [(high,)] = 0, self._reader.execute("SELECT coalesce(max(id), 0) FROM holdfast_job")
         while low < high:
             middle = (low + high + 1) // 2
             row = self._reader.execute(
                 "SELECT id, created_at FROM holdfast_job WHERE id <= ? ORDER BY id DESC LIMIT 1", (middle,)
             ).fetchone()
-            if row is None or row[1] < wanted:
+            if row is None or row[1] < at:
                 low = middle
             else:
                 high = row[0] - 1
@@ -196,6 +199,6 @@ class JobSearch:
 
 
 def _all_in(phase: int) -> str:
-    """All in one phase, by its index, whose own condition has to be repeated for that."""
+    """Return the statement for all jobs in a phase, by an index, whose own condition has to be repeated for that."""
     more = f" AND phase >= {3 if phase == COMPLETE else 4}" if phase >= COMPLETE else ""
     return f"SELECT * FROM holdfast_job INDEXED BY {_INDEXES[phase]} WHERE phase = {phase}{more}"

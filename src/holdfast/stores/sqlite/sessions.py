@@ -1,11 +1,11 @@
-"""Sessions: a worker process as the store knows it. They live by the monotonic clock, so nobody can set it back."""
+"""The sessions of workers. They expire by the monotonic clock, which cannot be set back."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
 
-from holdfast.domain.job import Lease, Session, SessionId
+from holdfast.jobs.job import Lease, Session, SessionId
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import span

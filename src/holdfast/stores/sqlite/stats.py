@@ -1,6 +1,6 @@
-"""How many jobs there are, for those who ask every few seconds. Each count walks one narrow index.
+"""Count jobs, cheaply enough to do it every few seconds. Each count walks one narrow index.
 
-With a million jobs that takes a fifth of a second: a thread counts, on a connection of its own, and the loop goes on.
+With a million jobs that takes a fifth of a second, so a thread counts, on a connection of its own, while the event loop goes on.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import sqlite3
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 
-from holdfast.domain.job import Lane
-from holdfast.domain.stats import OF_LATE, ROWS_OF_LATE, JobStats, LaneStats
-from holdfast.engine.ports import Threads
 from holdfast.errors import StoreError
+from holdfast.jobs.job import Lane
+from holdfast.jobs.machine import Threads
+from holdfast.jobs.stats import RECENT, RECENT_ROWS, JobStats, LaneStats
 from holdfast.stores.sqlite.connection import connect, translate
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.times import micros, span
@@ -29,7 +29,7 @@ def stats(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
     ).fetchall()
     earliest = [
         first
-        for tried in (0, 1)  # the index begins with it
+        for tried in (0, 1)  # the index begins with this condition
         for (first,) in reader.execute(
             "SELECT min(run_at) FROM holdfast_job WHERE phase = 1 AND (attempt > 0) = ?", (tried,)
         )
@@ -39,7 +39,7 @@ def stats(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
         """SELECT count(*), total(x.kind <> 3)
              FROM (SELECT kind, at, moves FROM holdfast_event ORDER BY seq DESC LIMIT ?) x, json_each(x.moves) m
             WHERE x.kind IN (3, 4, 5) AND x.at > ? AND m.value ->> 2 > 1""",
-        (ROWS_OF_LATE, at - span(OF_LATE)),
+        (RECENT_ROWS, at - span(RECENT)),
     ).fetchall()
     return JobStats(
         lines={
@@ -54,15 +54,15 @@ def stats(reader: sqlite3.Connection, most: int, now: datetime) -> JobStats:
         overdue=timedelta(microseconds=max(at - min(earliest, default=at), 0)),
         dead_letters=dead,
         retried=retried,
-        retried_in_vain=int(in_vain),
+        failed_retries=int(in_vain),
     )
 
 
-async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> JobStats:
+async def stats_in_thread(path: str, threads: Threads, most: int, now: datetime) -> JobStats:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[JobStats] = loop.create_future()
 
-    def tell(found: JobStats | StoreError) -> None:
+    def answer_with(found: JobStats | StoreError) -> None:
         if answer.done():  # the caller has given up
             return
         if isinstance(found, StoreError):
@@ -70,7 +70,7 @@ async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> 
         else:
             answer.set_result(found)
 
-    def look() -> None:
+    def count() -> None:
         found: JobStats | StoreError
         try:
             with closing(connect(path)) as reader:
@@ -79,10 +79,10 @@ async def stats_apart(path: str, threads: Threads, most: int, now: datetime) -> 
             found = error
         except sqlite3.Error as error:
             found = translate(error, path)
-        except Exception as error:  # a bug of ours: the waiting caller must get it
+        except Exception as error:  # a bug of ours: the caller must not wait for ever
             found = StoreError(f"counting the jobs failed: {type(error).__name__}")
         with suppress(RuntimeError):  # the loop is gone, and its callers with it
-            loop.call_soon_threadsafe(tell, found)
+            loop.call_soon_threadsafe(answer_with, found)
 
-    threads.start("holdfast-stats", look)
+    threads.start("holdfast-stats", count)
     return await answer

@@ -1,4 +1,4 @@
-"""The SQLite store: the port on one side, the writer on the other. `looking` has the half that only reads."""
+"""The SQLite store: the verbs of a job, and the parts that hold everything else."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from holdfast.domain.breaker import Breaker
-from holdfast.domain.job import (
+from holdfast.engine.extensions import StoreExtensions
+from holdfast.engine.lane_store import Cap
+from holdfast.engine.named_request import NamedRequest, Repeated
+from holdfast.engine.ports import (
+    HeartbeatConnection,
+    Hook,
+    Reclaim,
+    RetryOptions,
+    SettlementStatus,
+    Transaction,
+)
+from holdfast.engine.tables import requests
+from holdfast.jobs.job import (
     Artifact,
     Claimed,
-    Edit,
     Enqueued,
     Expired,
     JobId,
@@ -22,219 +32,151 @@ from holdfast.domain.job import (
     Session,
     Settlement,
 )
-from holdfast.domain.lanes import Cause, Dependency, Held, Scope
-from holdfast.domain.moves import Kind
-from holdfast.domain.outbox import NewMessage
-from holdfast.domain.precondition import UNCONDITIONAL, Precondition
-from holdfast.domain.stats import JobStats
-from holdfast.domain.verdict import Complete, Failure, Verdict
-from holdfast.engine.lane_store import Cap, Charge, DependencyReport, DependencyState, QuotaRefusal, Tick
-from holdfast.engine.ports import (
-    Clock,
-    HeartbeatConnection,
-    Hook,
-    Reclaim,
-    Retention,
-    SettlementStatus,
-    StuckAttempt,
-    Threads,
-    Transaction,
-)
-from holdfast.errors import LeaseLost, StoreError
+from holdfast.jobs.machine import Clock, Threads
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
+from holdfast.jobs.retention import Retention
+from holdfast.jobs.verdict import Bury, Complete, Failure, RetryAfter, Verdict
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
     attempt_data,
     claims,
-    dependencies,
     external,
-    fairness,
-    holds,
     intake,
-    limits,
     manual,
-    notes,
     outcomes,
     recovery,
-    schedules,
     sessions,
 )
+from holdfast.stores.sqlite.admission import Lanes
 from holdfast.stores.sqlite.connection import connect, translate
-from holdfast.stores.sqlite.dispatch import DispatchQueries
-from holdfast.stores.sqlite.heartbeat import SqliteHeartbeat
-from holdfast.stores.sqlite.lanes import LaneNumbers
-from holdfast.stores.sqlite.messages import publish
+from holdfast.stores.sqlite.database import Database
+from holdfast.stores.sqlite.dispatch import Dispatch
+from holdfast.stores.sqlite.heartbeat import LocalHeartbeat
 from holdfast.stores.sqlite.migrate import migrate
 from holdfast.stores.sqlite.move import Move
-from holdfast.stores.sqlite.notifier import Notifier
+from holdfast.stores.sqlite.outbox import FileOutbox
 from holdfast.stores.sqlite.queries import Queries
-from holdfast.stores.sqlite.stats import stats, stats_apart
-from holdfast.stores.sqlite.writer import Writer
 from holdfast.stores.tracebacks import StoredTracebacks
 
 T = TypeVar("T")
 
 
-class SqliteStore(Queries, DispatchQueries):
+class SqliteStore:
     """One file. *threads* None runs every write inline, in the caller's own thread (the simulator does)."""
 
     def __init__(self, path: str, clock: Clock, threads: Threads | None) -> None:
-        super().__init__(path, clock)
-        self.hooks: list[tuple[frozenset[Kind], Hook]] = []
-        self._threads = threads
-        self._lanes = LaneNumbers()
+        self.path, self._clock = path, clock
+        self._database = database = Database(path, clock, threads)
         self._tracebacks = StoredTracebacks(clock)
-        self._rota = claims.PriorityTurns()
-        self._writer: Writer | None = None
-        self._notifier: Notifier | None = None
-        self._flooded: Sequence[Lane] | None = None  #: the lanes whose last claim got all it asked for
+        self._turns = claims.PriorityTurns()
+        self._flooded: Sequence[Lane] | None = (
+            None  #: the lanes whose last claim returned as many jobs as it asked for
+        )
+        self.queries = Queries(database)
+        self.lanes = Lanes(database, self._turns)
+        self.outbox = FileOutbox(database)
+        self.dispatch = Dispatch(database)
+
+    @property
+    def hooks(self) -> list[tuple[frozenset[Kind], Hook]]:
+        return self._database.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: list[tuple[frozenset[Kind], Hook]]) -> None:
+        self._database.hooks = hooks
+
+    @property
+    def extensions(self) -> StoreExtensions:
+        return self._database.extensions
+
+    @extensions.setter
+    def extensions(self, extensions: StoreExtensions) -> None:
+        self._database.extensions = extensions
 
     # -- life of the store ------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        self.open_sync()
-
-    def open_sync(self) -> None:
-        if self._writer is not None:
-            return
-        connection = connect(self.path)
-        try:
-            migrate(connection, self.path)
-            self._lanes.remember(connection)
-        except BaseException:
-            connection.close()
-            raise
-        self._open_reader()
-        self._notifier = Notifier(connect(self.path), self._lanes, self._clock)
-        self._writer = Writer(connection, self.path, self._threads)
+        self._database.open()
 
     async def close(self) -> None:
-        self.abandon()
+        self._database.close()
 
     def abandon(self) -> None:
-        writer, notifier = self._writer, self._notifier
-        self._writer = self._notifier = None
-        if writer is not None and notifier is not None:
-            self._close_reader()
-            notifier.close()
-            writer.close()
+        self._database.close()
 
     async def migrate(self) -> list[str]:
         connection = connect(self.path)
         try:
-            return migrate(connection, self.path)
+            return migrate(connection, self.path, self.extensions)
         finally:
             connection.close()
 
-    async def stats(self, most: int) -> JobStats:
-        now = self._clock.now()
-        if self._threads is None:
-            return self._look(lambda reader: stats(reader, most, now))
-        return await stats_apart(self.path, self._threads, most, now)
-
-    # -- making moves -----------------------------------------------------------------------------------------------
-    def _move(self, operation: Callable[[Move], T]) -> Callable[[sqlite3.Connection], T]:
-        def run(connection: sqlite3.Connection) -> T:
-            move = Move(connection, self._clock, self._lanes, self.hooks)
-            answer = operation(move)
-            move.call_hooks()
-            return answer
-
-        return run
-
-    async def _write(self, operation: Callable[[Move], T]) -> T:
-        if self._writer is None:
-            raise StoreError("the store is not open; use `async with app:`")
-        return await self._writer.run(self._move(operation))
-
-    async def _write_work(self, operation: Callable[[Move], T]) -> T:
-        """Run a write that may queue jobs, and wake the callers in this process that wait for work."""
-        answer = await self._write(operation)
-        if self._notifier is not None:
-            self._notifier.notify()
-        return answer
-
-    async def _write_fenced(self, lease: Lease, operation: Callable[[Move], None]) -> None:
-        """A write under *lease*; that one which had been reclaimed has tried it is put on record."""
-        try:
-            await self._write(operation)
-        except LeaseLost:
-            await self._write(lambda move: outcomes.refuse_once(move, lease))
-            raise
-
-    def _peek(self, operation: Callable[[Move], T]) -> T:
-        """An operation that only looks: no lock, and nobody waits for it."""
-        return self._look(lambda reader: operation(Move(reader, self._clock, self._lanes)))
+    async def now(self) -> datetime:
+        return self._clock.now()
 
     # -- queueing ---------------------------------------------------------------------------------------------------
     def _learn_lanes(self) -> None:
-        """If the last enqueue had to look for its lane, or to make it, the next one knows it."""
-        if self._lanes.missed:
-            self._look(self._lanes.remember)
+        """Read the lanes if the last enqueue had to read or create its lane, so that the next one finds it in the cache."""
+        if self._database.lanes.missed:
+            self._database.read(self._database.lanes.remember)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         self._learn_lanes()
-        return await self._write_work(lambda move: intake.enqueue(move, jobs))
+        return await self._database.write_work(lambda move: intake.enqueue(move, jobs))
+
+    async def enqueue_once(
+        self, request: NamedRequest, jobs: Sequence[NewJob], *, keep: timedelta
+    ) -> Sequence[Enqueued] | Repeated:
+        def once(move: Move) -> Sequence[Enqueued] | Repeated:
+            async def enqueue() -> Sequence[Enqueued]:
+                return intake.enqueue(move, jobs)
+
+            return run_to_end(
+                requests.enqueue_once(move.transaction, request, jobs, keep=keep, enqueue=enqueue)
+            )
+
+        return await self._database.write_work(once)
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
-        self.open_sync()
-        assert self._writer is not None
+        self._database.open()
         self._learn_lanes()
-        return self._writer.run_sync(self._move(lambda move: intake.enqueue(move, jobs)))
+        return self._database.write_sync(lambda move: intake.enqueue(move, jobs))
 
     async def enqueue_in(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         from holdfast.stores.sqlite.external_connections import on_callers_connection
 
-        enqueue = self._move(lambda move: intake.enqueue(move, jobs))
+        enqueue = self._database.move(lambda move: intake.enqueue(move, jobs))
         return await on_callers_connection(connection, enqueue, self.path)
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         from holdfast.stores.sqlite.external_connections import on_callers_connection_sync
 
-        enqueue = self._move(lambda move: intake.enqueue(move, jobs))
-        return on_callers_connection_sync(connection, enqueue, self.path)
-
-    def publish_sync(self, messages: Sequence[NewMessage]) -> None:
-        self.open_sync()
-        assert self._writer is not None
-        self._writer.run_sync(self._move(lambda move: publish(move, messages)))
-
-    async def publish_in(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.sqlite.external_connections import on_callers_connection
-
-        keep = self._move(lambda move: publish(move, messages))
-        await on_callers_connection(connection, keep, self.path)
-
-    def publish_in_sync(self, connection: Any, messages: Sequence[NewMessage]) -> None:
-        from holdfast.stores.sqlite.external_connections import on_callers_connection_sync
-
-        keep = self._move(lambda move: publish(move, messages))
-        on_callers_connection_sync(connection, keep, self.path)
+        enqueue = self._database.move(lambda move: intake.enqueue(move, jobs))
+        return on_callers_connection_sync(connection, enqueue, self.path, self.extensions)
 
     async def reject(self, job: NewJob, failure: Failure) -> None:
-        await self._write(lambda move: intake.reject(move, job, failure))
+        await self._database.write(lambda move: intake.reject(move, job, failure))
 
     async def promote(self, limit: int) -> timedelta | None:
-        ahead = self._peek(intake.next_due)
+        ahead = self._database.peek(intake.next_due)
         if ahead is None or ahead > timedelta():
-            return ahead  # nobody is due: nothing to write, nobody to wake
-        return await self._write_work(lambda move: intake.promote(move, limit))
+            return ahead  # no job is due, so there is nothing to write
+        return await self._database.write_work(lambda move: intake.promote(move, limit))
 
     # -- working ----------------------------------------------------------------------------------------------------
     async def open_session(
         self, worker: str, ttl: timedelta, queues: Collection[str] | None = None
     ) -> Session:
-        return await self._write(lambda move: sessions.open_session(move, worker, ttl, queues))
-
-    async def extend(self, session: Session) -> bool:
-        return await self._write(lambda move: sessions.extend(move, session))
+        return await self._database.write(lambda move: sessions.open_session(move, worker, ttl, queues))
 
     async def close_session(self, session: Session) -> None:
-        await self._write(lambda move: sessions.close_session(move, session))
+        await self._database.write(lambda move: sessions.close_session(move, session))
 
     async def report_waiting(self, session: Session, handlers: int) -> None:
-        await self._write(lambda move: sessions.report_waiting(move, session, handlers))
+        await self._database.write(lambda move: sessions.report_waiting(move, session, handlers))
 
     async def held(self, session: Session) -> set[Lease]:
-        return self._peek(lambda move: sessions.held(move, session))
+        return self._database.peek(lambda move: sessions.held(move, session))
 
     async def claim(
         self,
@@ -245,67 +187,75 @@ class SqliteStore(Queries, DispatchQueries):
         caps: Sequence[Cap] = (),
         trial: bool = False,
     ) -> list[Claimed]:
-        # Where the last claim got all it asked for, there is more: a look costs a sixth of the claim.
-        if lanes is not self._flooded and not self._listen(lambda notifier: notifier.has_work(lanes)):
+        # If the last claim returned as many jobs as it asked for, there are probably more. This query costs a sixth of a claim.
+        if lanes is not self._flooded and not self._database.listen(
+            lambda notifier: notifier.has_work(lanes)
+        ):
             return []
-        claimed = await self._write(
-            lambda move: claims.claim(move, self._rota, session, lanes, limit, caps, trial)
+        claimed = await self._database.write(
+            lambda move: claims.claim(move, self._turns, session, lanes, limit, caps, trial)
         )
         self._flooded = lanes if len(claimed) == limit else None
-        if claimed and self._notifier is not None:
-            self._notifier.poll_quickly()
+        if claimed:
+            self._database.poll_quickly()
         elif not claimed:
-            self._listen(lambda notifier: notifier.found_nothing(lanes))
+            self._database.listen(lambda notifier: notifier.found_nothing(lanes))
         return claimed
 
-    def share(self, priorities: Mapping[str, int]) -> None:
-        self._rota.levels.weights = dict(priorities)
-
     async def claim_job(self, session: Session, job_id: JobId, generation: int) -> Claimed | None:
-        return await self._write_work(lambda move: external.claim_job(move, session, job_id, generation))
+        return await self._database.write_work(
+            lambda move: external.claim_job(move, session, job_id, generation)
+        )
 
     async def settle_unheld(
         self, job_id: JobId, generation: int, verdict: Verdict, *, by: str
     ) -> SettlementStatus:
-        return await self._write_work(
+        return await self._database.write_work(
             lambda move: external.settle_unheld(move, job_id, generation, verdict, by)
         )
 
     async def check_writes(self) -> None:
-        if self._writer is not None and self._writer.failed:
-            await self._writer.run(
-                _try_to_write
-            )  # not every write tells: a small one may find room where others do not
-            self._writer.failed = False
+        writer = self._database.writer
+        if writer is not None and writer.failed:
+            # A small write may find space where others do not.
+            await writer.run(_try_to_write)
+            writer.failed = False
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettlementStatus]:
-        raised = self._tracebacks.missing(settlements)
+        failed = [s.verdict for s in settlements if isinstance(s.verdict, (RetryAfter, Bury))]
+        raised = self._tracebacks.missing(failed) if failed else []
+        said = [s for s in settlements if s.logs]
 
         def settle(move: Move) -> list[SettlementStatus]:
-            attempt_data.keep_tracebacks(move, raised)
-            attempt_data.keep_logs(move, settlements)
+            if raised:
+                attempt_data.keep_tracebacks(move, raised)
+            if said:
+                attempt_data.keep_logs(move, said)
             return outcomes.settle(move, settlements)
 
-        answers = await self._write_work(settle)
-        self._tracebacks.remember(raised)
+        answers = await self._database.write_work(settle)
+        if raised:
+            self._tracebacks.remember(raised)
         return answers
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
-        """A connection that holds the write lock of the file until the block is left: keep it short."""
+        """Open a connection that holds the write lock of the file until the block ends. Keep the block short."""
         connection = connect(self.path)
         try:
             self._say(connection, "BEGIN IMMEDIATE")
-            yield connection  # what the user's own statements raise is the user's
+            yield connection  # errors of the user's own statements are not translated
             self._say(connection, "COMMIT")
         finally:
             connection.close()  # without a commit this rolls back
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False) -> T:
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, reads: bool = False, atomic: bool = True
+    ) -> T:
         def run(move: Move) -> T:
             return run_to_end(work(move.transaction))
 
-        return self._peek(run) if reads else await self._write(run)
+        return self._database.peek(run) if reads else await self._database.write(run)
 
     def _say(self, connection: sqlite3.Connection, statement: str) -> None:
         try:
@@ -314,22 +264,24 @@ class SqliteStore(Queries, DispatchQueries):
             raise translate(error, self.path) from error
 
     async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._move(lambda move: outcomes.complete_in(move, lease, end, duration))(connection)
+        self._database.move(lambda move: outcomes.complete_in(move, lease, end, duration))(connection)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
-        await self._write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
+        await self._database.write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))
 
     async def record_progress(self, lease: Lease, percent: float, message: str) -> None:
-        await self._write_fenced(lease, lambda move: outcomes.record_progress(move, lease, percent, message))
+        await self._database.write_fenced(
+            lease, lambda move: outcomes.record_progress(move, lease, percent, message)
+        )
 
     async def record_artifact(self, lease: Lease, reference: str, name: str | None, size: int) -> None:
-        await self._write_fenced(
+        await self._database.write_fenced(
             lease, lambda move: attempt_data.record_artifact(move, lease, reference, name, size)
         )
 
     # -- recovering -------------------------------------------------------------------------------------------------
     async def expired(self, limit: int) -> list[Expired]:
-        return self._peek(lambda move: recovery.expired(move, limit))
+        return self._database.peek(lambda move: recovery.expired(move, limit))
 
     async def stuck(
         self,
@@ -339,163 +291,65 @@ class SqliteStore(Queries, DispatchQueries):
         owner: str | None = None,
         ids: Collection[str] | None = None,
     ) -> list[Expired]:
-        return self._peek(lambda move: recovery.stuck(move, limits, limit, owner, ids))
+        return self._database.peek(lambda move: recovery.stuck(move, limits, limit, owner, ids))
 
     async def reclaim(self, reclaims: Sequence[Reclaim], *, stuck: bool = False) -> int:
-        return await self._write_work(lambda move: recovery.reclaim(move, reclaims, stuck))
+        return await self._database.write_work(lambda move: recovery.reclaim(move, reclaims, stuck))
 
     async def time_out(self, limit: int, *, skip: int = 0) -> list[JobId]:
-        if not self._peek(lambda move: any(recovery.overdue(move, 1, skip))):
+        if not self._database.peek(lambda move: recovery.overdue(move, 1, skip)):
             return []
-        return await self._write(lambda move: recovery.time_out(move, limit, skip))
+        return await self._database.write(lambda move: recovery.time_out(move, limit, skip))
 
     async def purge(self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()) -> int:
         self._tracebacks.forget()
-        return await self._write(lambda move: recovery.purge(move, task, keep, limit, but))
+        return await self._database.write(
+            lambda move: recovery.purge(move, task, keep, limit, but, self.extensions.purged)
+        )
 
     async def artifacts_due(
         self, task: str | None, keep: Retention, limit: int, but: Collection[str] = ()
     ) -> list[Artifact]:
-        return self._peek(lambda move: attempt_data.artifacts_due(move, task, keep, limit, but))
+        return self._database.peek(lambda move: attempt_data.artifacts_due(move, task, keep, limit, but))
 
     async def forget_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        await self._write(lambda move: attempt_data.forget_artifacts(move, artifacts))
+        await self._database.write(lambda move: attempt_data.forget_artifacts(move, artifacts))
 
-    # -- people's moves ---------------------------------------------------------------------------------------------
+    # -- manual moves -----------------------------------------------------------------------------------------------
     async def cancel(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write_work(lambda move: manual.cancel(move, job_id, by, reason, precondition))
+        await self._database.write_work(lambda move: manual.cancel(move, job_id, by, reason, precondition))
 
-    async def retry(
-        self,
-        job_id: JobId,
-        by: str,
-        *,
-        kind: Kind,
-        forget: Collection[str] | None = None,
-        queue: str | None = None,
-        edit: Edit | None = None,
-        priority: int | None = None,
-        precondition: Precondition = UNCONDITIONAL,
-        stuck: StuckAttempt | None = None,
-    ) -> int:
-        return await self._write_work(
-            lambda move: manual.retry(
-                move, job_id, by, kind, forget, queue, edit, priority, precondition, stuck
-            )
-        )
+    async def retry(self, job_id: JobId, by: str, **options: Unpack[RetryOptions]) -> int:
+        return await self._database.write_work(lambda move: manual.retry(move, job_id, by, **options))
 
     async def discard(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL
     ) -> None:
-        await self._write(lambda move: manual.discard(move, job_id, by, reason, precondition))
-
-    async def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
-        return await self._write(lambda move: notes.note(move, job_id, kind, name, meta))
-
-    # -- lanes ------------------------------------------------------------------------------------------------------
-    async def now(self) -> datetime:
-        return self._clock.now()
-
-    async def hold(self, scope: Scope, cause: Cause, *, span: timedelta | None, reason: str, by: str) -> None:
-        await self._write(lambda move: holds.hold(move, scope, cause, span, reason, by))
-
-    async def resume(self, scope: Scope, cause: Cause, *, by: str) -> bool:
-        ended = await self._write_work(lambda move: holds.resume(move, scope, cause, by))
-        await self._wake_crowds()
-        return ended
-
-    async def _wake_crowds(self) -> None:
-        """Let the claims of this process look again at what was held. In a write, where claims are made."""
-        if self._rota.crowds:
-            await self._write(lambda _: self._rota.crowds.wake())
-
-    async def holds(self) -> list[Held]:
-        return self._peek(holds.holds)
-
-    async def report(self, session: Session, reports: Sequence[DependencyReport]) -> list[DependencyState]:
-        if self._peek(lambda move: dependencies.is_news(move, session, reports)):
-            return await self._write(lambda move: dependencies.report(move, session, reports))
-        return self._peek(lambda move: dependencies.dependency_states_of(move, reports))
-
-    async def dependency_states(self) -> list[DependencyState]:
-        return self._peek(dependencies.dependency_states)
-
-    async def swap_breaker(
-        self,
-        dependency: Dependency,
-        breaker: Breaker,
-        *,
-        holds: bool,
-        kind: Kind | None = None,
-        meta: Mapping[str, Any] | None = None,
-    ) -> bool:
-        swapped = await self._write_work(
-            lambda move: dependencies.swap_breaker(move, dependency, breaker, holds, kind, meta)
-        )
-        if swapped and not holds:
-            await self._wake_crowds()
-        return swapped
-
-    async def charge(self, charges: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
-        return await self._write(lambda move: limits.charge(move, charges))
-
-    async def usage(self, scope: str) -> dict[str, int]:
-        return self._peek(lambda move: limits.usage(move, scope))
-
-    async def weigh(self, weights: Mapping[str, float]) -> None:
-        await self._write(lambda move: fairness.weigh(move, weights))
-
-    async def ticks(self) -> list[Tick]:
-        return self._peek(schedules.ticks)
-
-    async def tick(
-        self,
-        name: str,
-        *,
-        before: datetime | None,
-        last: datetime,
-        due: datetime,
-        ticked: datetime | None = None,
-    ) -> bool:
-        return await self._write(lambda move: schedules.tick(move, name, before, last, due, ticked))
-
-    async def forget_schedule(self, name: str) -> bool:
-        return await self._write(lambda move: schedules.forget_schedule(move, name))
+        await self._database.write(lambda move: manual.discard(move, job_id, by, reason, precondition))
 
     # -- waking -----------------------------------------------------------------------------------------------------
-    def _listen(self, question: Callable[[Notifier], T]) -> T:
-        try:
-            return question(self._open_bell())
-        except sqlite3.Error as error:
-            raise translate(error, self.path) from error
-
     async def wait_for_work(self, lanes: Sequence[Lane], timeout: float) -> None:
-        await self._open_bell().wait(lambda: self._listen(lambda notifier: notifier.calls(lanes)), timeout)
+        database = self._database
+        await database.notifier.wait(lambda: database.listen(lambda notifier: notifier.calls(lanes)), timeout)
 
     async def wait_for_end(self, job_id: JobId, timeout: float) -> None:
-        await self._open_bell().wait(lambda: self._has_ended(job_id), timeout)
-
-    async def _wait_until(self, happened: Callable[[], bool], timeout: float) -> None:
-        await self._open_bell().wait(happened, timeout)
-
-    def _open_bell(self) -> Notifier:
-        if self._notifier is None:
-            raise StoreError("the store is not open; use `async with app:`")
-        return self._notifier
+        ended = "SELECT 1 FROM holdfast_job WHERE uid = ? AND phase >= 3"
+        await self._database.notifier.wait(lambda: bool(self._database.rows(ended, job_id)), timeout)
 
     def heartbeat(self) -> HeartbeatConnection:
-        return SqliteHeartbeat(self._beat)
+        return LocalHeartbeat(self._beat)
 
     def _beat(self, session: Session) -> bool:
-        return self._writer is not None and self._writer.run_sync(
-            self._move(lambda move: sessions.extend(move, session))
+        writer = self._database.writer
+        return writer is not None and writer.run_sync(
+            self._database.move(lambda move: sessions.extend(move, session))
         )
 
 
 def _try_to_write(connection: sqlite3.Connection) -> None:
-    """Take up some space and give it back in the same transaction."""
+    """Use some space of the disk, and free it in the same transaction."""
     connection.execute("CREATE TABLE holdfast_probe (data BLOB)")
     connection.execute("INSERT INTO holdfast_probe VALUES (zeroblob(65536))")
     connection.execute("DROP TABLE holdfast_probe")

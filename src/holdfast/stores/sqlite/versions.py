@@ -1,4 +1,4 @@
-"""Which SQLite can be relied on."""
+"""Check which version of SQLite is safe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ SAFE = (3, 51, 3)
 
 
 def caution(version: str) -> str | None:
-    """What is to be said of this *version*, if anything."""
+    """Return a warning about this *version*, or None."""
     if tuple(int(part) for part in version.split(".") if part.isdigit()) >= SAFE:
         return None
     return (

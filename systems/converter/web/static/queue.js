@@ -1,19 +1,19 @@
-// The queue page: uploads files, asks for the rows (often at first, then every two seconds), and changes only what has
-// changed, so that nobody loses their place. All texts go into the page as text, never as markup.
+// The queue page: it uploads files and polls the jobs, often at first, then every two seconds. It updates only what has
+// changed, so that users keep their place. All texts go into the page as text, never as markup.
 "use strict";
 
 const MAX_BYTES = 52428800;
 const EVERY_MS = 2000, HIDDEN_MS = 15000, LONGEST_MS = 20000;
-const SOON_MS = 200, SLOWER = 1.2; // right after something was asked for, and from look to look while it is not done
+const SOON_MS = 200, SLOWER = 1.2; // the first pause after an action, and its growth while files are unfinished
 const NOTICE_MS = 12000;
 const STATES = { uploading: "Uploading", queued: "Queued", processing: "Converting", complete: "Complete", failed: "Failed", cancelled: "Cancelled" };
 const $ = (id) => document.getElementById(id);
 
 const rows = new Map(); // key → {element, job, seenAt}
-const sent = new Set(); // uploads whose end is not told yet: it may come before they are first seen
-let limit = 50, misses = 0, soon = SOON_MS, open = 0, timer = 0, asking = false, again = false;
+const uploaded = new Set(); // uploads whose end is not announced yet: they may end before they first appear
+let limit = 50, misses = 0, pause = SOON_MS, unfinished = 0, timer = 0, polling = false, pollAgain = false;
 
-// -- words ----------------------------------------------------------------------------------------------------------
+// -- texts ----------------------------------------------------------------------------------------------------------
 function sizeOf(bytes) {
   if (!bytes) return "";
   if (bytes < 1000) return `${bytes} B`;
@@ -39,7 +39,7 @@ function messageOf(job, seenAt) {
 }
 
 // -- rows -----------------------------------------------------------------------------------------------------------
-function put(element, text) {
+function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -61,56 +61,56 @@ function draw(key, job) {
   row.seenAt = performance.now();
   row.element.dataset.state = job.state;
   row.element.dataset.id = key;
-  row.element.classList.toggle("found", key === marked);
-  put(find(".name"), job.name);
+  row.element.classList.toggle("marked", key === marked);
+  setText(find(".name"), job.name);
   find(".name").title = job.name;
   const priority = job.priority && job.priority !== "normal" ? `${job.priority} priority` : "";
-  put(find(".facts"), [job.mapping, sizeOf(job.size), priority, job.created_at && time(job.created_at)].filter(Boolean).join(" · "));
-  put(find(".state"), STATES[job.state] || job.state);
-  put(find(".attempt"), triesOf(job));
-  put(find(".message"), messageOf(job, row.seenAt));
-  const download = find(".download"), again = find(".retry"), cancel = find(".cancel");
+  setText(find(".facts"), [job.mapping, sizeOf(job.size), priority, job.created_at && time(job.created_at)].filter(Boolean).join(" · "));
+  setText(find(".state"), STATES[job.state] || job.state);
+  setText(find(".attempt"), attemptsOf(job));
+  setText(find(".message"), messageOf(job, row.seenAt));
+  const download = find(".download"), retry = find(".retry"), cancel = find(".cancel");
   download.hidden = !job.download;
   if (job.download) {
     download.href = job.download;
     download.setAttribute("aria-label", `Download the XML of ${job.name}`);
   }
-  again.hidden = job.refused || (job.state !== "failed" && !job.can_retry);
-  again.disabled = !job.can_retry;
+  retry.hidden = job.refused || (job.state !== "failed" && !job.can_retry);
+  retry.disabled = !job.can_retry;
   cancel.hidden = !job.can_cancel;
   cancel.disabled = false;
   cancel.setAttribute("aria-label", `Cancel ${job.name}`);
-  again.title = job.can_retry ? "" : "The PDF is not here any more; upload it again.";
-  again.setAttribute("aria-label", `Retry ${job.name}${job.can_retry ? "" : " (not possible: the PDF is not here any more)"}`);
+  retry.title = job.can_retry ? "" : "The PDF has been removed; upload it again.";
+  retry.setAttribute("aria-label", `Retry ${job.name}${job.can_retry ? "" : " (not possible: the PDF has been removed)"}`);
   find(".progress").hidden = job.state !== "uploading";
   const ended = job.state === "complete" || job.state === "failed";
-  if (ended && (sent.delete(key) || (before && before !== job.state))) {
-    tell(`${job.name}: ${STATES[job.state]}. ${job.message || ""}`);
+  if (ended && (uploaded.delete(key) || (before && before !== job.state))) {
+    announce(`${job.name}: ${STATES[job.state]}. ${job.message || ""}`);
   }
   return row.element;
 }
 
-// For those who do not see the rows change.
-function tell(text) {
-  $("told").textContent = text;
+// Reports a change to screen readers.
+function announce(text) {
+  $("announcement").textContent = text;
 }
 
-// Visible: what the rows do not show.
-let noticed = 0, marked = "";
+// Shows a message that belongs to no row, for some seconds.
+let noticeTimer = 0, marked = "";
 function notice(text, bad = false) {
   const element = $("notice");
-  clearTimeout(noticed);
+  clearTimeout(noticeTimer);
   element.classList.toggle("bad", bad);
   element.hidden = false;
-  put(element, text);
-  noticed = setTimeout(() => {
+  setText(element, text);
+  noticeTimer = setTimeout(() => {
     element.hidden = true;
     marked = "";
-    document.querySelectorAll(".row.found").forEach((row) => row.classList.remove("found"));
+    document.querySelectorAll(".row.marked").forEach((row) => row.classList.remove("marked"));
   }, NOTICE_MS);
 }
 
-
+// Puts the rows into the order of *keys* and removes all others.
 function arrange(keys) {
   const list = $("rows");
   keys.forEach((key, place) => {
@@ -126,10 +126,10 @@ function arrange(keys) {
   $("empty").hidden = keys.length > 0;
 }
 
-// -- asking ---------------------------------------------------------------------------------------------------------
-async function ask() {
-  if (asking) { again = true; return; }
-  asking = true;
+// -- polling --------------------------------------------------------------------------------------------------------
+async function poll() {
+  if (polling) { pollAgain = true; return; }
+  polling = true;
   clearTimeout(timer);
   try {
     const answer = await fetch(`/api/jobs?limit=${limit}`, { credentials: "same-origin", signal: AbortSignal.timeout(10000) });
@@ -140,39 +140,39 @@ async function ask() {
     misses += 1;
   }
   $("offline").hidden = misses < 2;
-  asking = false;
-  timer = setTimeout(ask, again ? 0 : pauseNow());
-  again = false;
+  polling = false;
+  timer = setTimeout(poll, pollAgain ? 0 : nextPause());
+  pollAgain = false;
 }
 
-function pauseNow() {
+function nextPause() {
   if (misses) return Math.min(LONGEST_MS, 1000 * 2 ** Math.min(misses, 5));
   if (document.hidden) return HIDDEN_MS;
-  if (!open) return EVERY_MS;
-  soon = Math.min(EVERY_MS, soon * SLOWER);
-  return soon;
+  if (!unfinished) return EVERY_MS;
+  pause = Math.min(EVERY_MS, pause * SLOWER);
+  return pause;
 }
 
-// Something was asked for: its end is seen soon.
-function hurry() {
-  soon = SOON_MS;
-  return ask();
+// Polls often for a while, since the user waits for the end of an action.
+function pollSoon() {
+  pause = SOON_MS;
+  return poll();
 }
 
 function show(answer) {
   const banner = $("banner");
   banner.hidden = !answer.held;
-  put(banner, answer.banner || "");
-  const sending = [...rows.keys()].filter((key) => key.startsWith("local-"));
+  setText(banner, answer.banner || "");
+  const local = [...rows.keys()].filter((key) => key.startsWith("local-"));
   const ids = answer.jobs.map((job) => job.id);
   answer.jobs.forEach((job) => draw(job.id, job));
-  arrange([...sending, ...ids]);
+  arrange([...local, ...ids]);
   $("more").hidden = !answer.next;
-  open = answer.jobs.filter((job) => job.state === "queued" || job.state === "processing").length;
-  put($("count"), open ? `${open} under way` : "");
+  unfinished = answer.jobs.filter((job) => job.state === "queued" || job.state === "processing").length;
+  setText($("count"), unfinished ? `${unfinished} in progress` : "");
 }
 
-// *action*: "retry" or "cancel".
+// Sends an action, "retry" or "cancel", for the job *key*.
 async function act(key, action) {
   const row = rows.get(key), button = row.element.querySelector(`.${action}`), name = row.job.name;
   button.disabled = true;
@@ -180,31 +180,31 @@ async function act(key, action) {
     const answer = await fetch(`/api/jobs/${key}/${action}`, { method: "POST", credentials: "same-origin" });
     const job = await answer.json();
     if (!answer.ok) notice(`${name}: ${job.detail}`, true);
-    else if (job.id !== key) point(name, job);
-    else tell(`${name}: ${action === "retry" ? "queued again" : "cancelled"}`);
+    else if (job.id !== key) showOther(name, job);
+    else announce(`${name}: ${action === "retry" ? "queued again" : "cancelled"}`);
     if (answer.ok && action === "retry") remember(key);
   } catch {
     notice("No connection to the server. Try again in a moment.", true);
   }
   button.disabled = false;
-  hurry();
+  pollSoon();
 }
 
-// Which files were retried in this browser: operators can retry them too.
-const mine = new Set(read("retried"));
+// The jobs that were retried in this browser. Operators can retry jobs too.
+const retriedHere = new Set(read("retried"));
 
 function read(name) {
   try { return [].concat(JSON.parse(localStorage.getItem(name)) || []); } catch { return []; }
 }
 
 function remember(key) {
-  mine.add(key);
-  try { localStorage.setItem("retried", JSON.stringify([...mine].slice(-200))); } catch { /* it is forgotten with the page */ }
+  retriedHere.add(key);
+  try { localStorage.setItem("retried", JSON.stringify([...retriedHere].slice(-200))); } catch { /* kept until the page closes */ }
 }
 
-// A retry was answered with another job: of a later upload of the same file, or a new one.
-function point(name, job) {
-  notice(job.duplicate ? `${name} was uploaded again later; see the marked row.` : `${name} is converted anew in the marked row.`);
+// Shows the other job that a retry returned: that of a later upload of the same file, or a new one.
+function showOther(name, job) {
+  notice(job.duplicate ? `${name} was uploaded again later; see the marked row.` : `${name} is converted again; see the marked row.`);
   marked = job.id;
   draw(job.id, job);
   const element = rows.get(job.id).element;
@@ -212,22 +212,22 @@ function point(name, job) {
   element.scrollIntoView({ block: "nearest" });
 }
 
-function triesOf(job) {
-  const tried = job.attempt > 1 || (job.attempt === 1 && (job.state === "queued" || job.state === "failed"));
-  const words = tried ? [`attempt ${job.attempt} of ${job.max_attempts}`] : [];
+function attemptsOf(job) {
+  const shown = job.attempt > 1 || (job.attempt === 1 && (job.state === "queued" || job.state === "failed"));
+  const parts = shown ? [`attempt ${job.attempt} of ${job.max_attempts}`] : [];
   const count = job.manual_retry_count || 0;
-  if (count) words.push(`retried by ${mine.has(job.id) ? "you" : "hand"}${count > 1 ? `, ${count} times` : ""}`);
-  return words.join(" · ");
+  if (count) parts.push(`retried by ${retriedHere.has(job.id) ? "you" : "hand"}${count > 1 ? `, ${count} times` : ""}`);
+  return parts.join(" · ");
 }
 
 // -- uploading ------------------------------------------------------------------------------------------------------
-let made = 0;
+let localCount = 0;
 const waiting = [];
-let sending = 0, held = false;
+let sending = 0, throttled = false;
 
 function add(files) {
   for (const file of files) {
-    const key = `local-${++made}`, job = { name: file.name, mapping: $("mapping").value, priority: $("priority").value, size: file.size, state: "uploading", message: "" };
+    const key = `local-${++localCount}`, job = { name: file.name, mapping: $("mapping").value, priority: $("priority").value, size: file.size, state: "uploading", message: "" };
     $("rows").prepend(draw(key, job));
     $("empty").hidden = true;
     if (file.size > MAX_BYTES) end(key, { ...job, state: "failed", message: "File exceeds 50 MB limit." });
@@ -237,7 +237,7 @@ function add(files) {
 }
 
 function send() {
-  while (!held && sending < 3 && waiting.length) {
+  while (!throttled && sending < 3 && waiting.length) {
     const item = waiting.shift(), { key, job, file } = item, form = new FormData(), request = new XMLHttpRequest();
     sending += 1;
     form.append("mapping", job.mapping);
@@ -253,42 +253,42 @@ function send() {
       sending -= 1;
       const answer = request.response;
       if (request.status === 429) {
-        waitFor(Number(request.getResponseHeader("retry-after")) || 5, item);
+        sendLater(Number(request.getResponseHeader("retry-after")) || 5, item);
         return;
       }
-      if (answer && (request.status < 300 || answer.job_id)) { // it is on record, and comes with the other rows
+      if (answer && (request.status < 300 || answer.job_id)) { // it has a job, which comes with the next poll
         rows.get(key)?.element.remove();
         rows.delete(key);
-        if (answer.duplicate) notice(`${job.name} is here already.`);
-        else if (answer.job_id) tell(`${job.name}: ${answer.detail}`);
+        if (answer.duplicate) notice(`${job.name} was already uploaded.`);
+        else if (answer.job_id) announce(`${job.name}: ${answer.detail}`);
         else {
-          tell(`${job.name}: uploaded`);
-          sent.add(answer.id);
+          announce(`${job.name}: uploaded`);
+          uploaded.add(answer.id);
           if (rows.has(answer.id)) draw(answer.id, rows.get(answer.id).job);
         }
       } else {
-        const said = answer && answer.detail ? answer.detail : "The upload was cut off. Send the file again.";
-        end(key, { ...job, state: "failed", message: said });
+        const message = answer && answer.detail ? answer.detail : "The upload was interrupted. Send the file again.";
+        end(key, { ...job, state: "failed", message });
       }
-      hurry();
+      pollSoon();
       send();
     };
     request.send(form);
   }
 }
 
-// The server counts uploads: the file is sent again when it said to, and the others behind it.
-function waitFor(seconds, item) {
-  held = true;
+// The server limits the rate of uploads: sends the file again after the pause that it asked for, then the others.
+function sendLater(seconds, item) {
+  throttled = true;
   waiting.unshift(item);
-  draw(item.key, { ...item.job, message: "These are many files at a time; this one is sent in a moment." });
-  setTimeout(() => { held = false; send(); }, seconds * 1000);
+  draw(item.key, { ...item.job, message: "Too many files at a time; this one is sent in a moment." });
+  setTimeout(() => { throttled = false; send(); }, seconds * 1000);
 }
 
 function end(key, job) {
   draw(key, job);
   const button = rows.get(key).element.querySelector(".retry");
-  button.hidden = true; // it never reached the server: there is nothing to retry
+  button.hidden = true; // the file never reached the server, so there is nothing to retry
 }
 
 // -- the page -------------------------------------------------------------------------------------------------------
@@ -302,13 +302,13 @@ $("sample").addEventListener("click", async () => {
     if (!answer.ok) throw new Error(String(answer.status));
     add([new File([await answer.blob()], "sample.pdf", { type: "application/pdf" })]);
   } catch {
-    notice("The sample cannot be fetched now. Try again in a moment.", true);
+    notice("The sample cannot be loaded. Try again in a moment.", true);
   }
 });
 $("upload").addEventListener("submit", (event) => event.preventDefault());
 $("more").addEventListener("click", () => {
   limit = Math.min(limit + 50, 200);
-  ask();
+  poll();
 });
 let depth = 0;
 addEventListener("dragenter", (event) => { event.preventDefault(); depth += 1; document.body.classList.add("dragging"); });
@@ -320,10 +320,10 @@ addEventListener("drop", (event) => {
   document.body.classList.remove("dragging");
   add(event.dataTransfer.files);
 });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
 setInterval(() => {
   for (const row of rows.values()) {
-    if (row.job && row.job.retry_in_ms) put(row.element.querySelector(".message"), messageOf(row.job, row.seenAt));
+    if (row.job && row.job.retry_in_ms) setText(row.element.querySelector(".message"), messageOf(row.job, row.seenAt));
   }
 }, 1000);
-ask();
+poll();

@@ -15,7 +15,7 @@ from tests.systems.screenshots.places import Web
 async def browser(chromium: str, web: Web) -> AsyncIterator[Browser]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCREENSHOTS_ALLOW", f"{web.host}:{web.port}")
-        async with Browser(Limits(sittings=2, seconds=15, selector_seconds=0.3)) as running:
+        async with Browser(Limits(concurrency=2, seconds=15, selector_seconds=0.3)) as running:
             yield running
 
 

@@ -32,7 +32,8 @@ class Chance:
             runs.write(b".")
         match self._random.choices(("fail", "bad", "hang", "take"), (50, 20, 10, 20))[0]:
             case "fail":
-                raise ShotFailed(Code.CONNECTION_FAILED)
+                # A page that is down ten times in a row is held for half a minute; a crash says nothing of the page.
+                raise ShotFailed(Code.BROWSER_CRASHED)
             case "bad":
                 raise ShotFailed(Code.SELECTOR_NOT_FOUND)
             case "hang":
@@ -48,7 +49,7 @@ def make_world(folder: Path, database_url: str, seed: int) -> World:
         policies=POLICIES,
         worker_lease_ttl_sec=2,
         worker_max_crashes=1000,
-        sittings=8,
+        worker_concurrency=8,
         options={"heartbeat": "500ms", "stuck_every": "1s"},  # people are to find some first
     )
 

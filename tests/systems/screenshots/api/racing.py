@@ -21,8 +21,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast import Event, Holdfast
-from systems.common.postgres import PrivatePostgres
+from devservices.postgres import Postgres
+from holdfast import Holdfast
+from holdfast.contrib.credits import Credits
+from holdfast.records import Event
 from tests.systems.screenshots.api.racer import make_world
 from tests.systems.screenshots.api.world import ADMIN, World, eventually
 
@@ -137,7 +139,7 @@ async def _kill(workers: Workers, done: Race, chance: random.Random, retries: in
 
 async def _settle(world: World) -> None:
     async def is_still() -> bool:
-        return not await world.app.count(queue="screenshots", state=["queued", "processing"])
+        return not await world.app.jobs.count(queue="screenshots", state=["queued", "processing"])
 
     await eventually(is_still, every=0.05, within=120)
 
@@ -180,7 +182,7 @@ async def _audit(world: World, done: Race) -> None:
     app = world.app
     complete = 0
     for job_id in done.jobs:
-        events = await app.events(job_id=job_id)
+        events = await app.events.list(job_id=job_id)
         kinds = Counter(event.kind for event in events)
         done.kinds += kinds
         done.taken += sum(e.kind == "reclaimed" and "(key ann)" in e.meta.get("by", "") for e in events)
@@ -193,8 +195,8 @@ async def _audit(world: World, done: Race) -> None:
     # A worker that is killed may have claimed what it had not begun.
     _expect(done, runs <= done.kinds["processing"], "more was run than was claimed")
     _expect(done, done.kills > 0 or runs == done.kinds["processing"], "less was run than was claimed")
-    done.problems += await app.credits.check()
-    account = await app.credits.account("user:7")
+    done.problems += await Credits.of(app).check()
+    account = await Credits.of(app).account("user:7")
     _expect(done, account.reserved == 0, f"{account.reserved} credits are still reserved")
     _expect(done, account.spent == complete, f"{account.spent} credits were spent for {complete} pictures")
     _expect(done, account.available + account.spent == CREDITS, "credits came or went")
@@ -221,8 +223,10 @@ def main() -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         url = f"sqlite:///{folder}/race.db"
         if given.store == "postgres":
-            url = stack.enter_context(PrivatePostgres(Path(folder) / "postgres")).url
-            asyncio.run(Holdfast(url).migrate())  # an SQLite file is migrated when it is opened
+            url = stack.enter_context(Postgres(durable=True)).dsn
+            asyncio.run(
+                Holdfast(url, extensions=[Credits()]).migrate()
+            )  # an SQLite file is migrated when it is opened
         done = asyncio.run(race(Path(folder), url, retries=given.retries, kills=given.kills, seed=given.seed))
     print(
         f"{done.accepted:,} retries accepted of {done.answers.total():,} asked for, {len(done.jobs):,} jobs,"

@@ -105,7 +105,7 @@ async def test_the_metrics_tell_of_retries_successes_stuck_and_sizes(world: Worl
     await world.ended(failed)
     await world.retry(failed)
     await world.ended(failed)
-    await world.app.pause("screenshots")
+    await world.app.queues.pause("screenshots")
     await world.shot()
     told = (await world.ask("operator", "GET", "/metrics")).text
     for line in (

@@ -42,7 +42,7 @@ class Tried:
     async def fail(self, owner: str, times: int = 1, place: str = PLACE) -> None:
         for _ in range(times):
             self.later(0.001)
-            await self.hosts.tell(place, owner, DOWN)
+            await self.hosts.record(place, owner, DOWN)
 
     async def waits(self, owner: str, place: str = PLACE) -> bool:
         return await self.hosts.wait(place, owner) > 0
@@ -100,7 +100,7 @@ async def test_a_place_that_is_down_for_several_customers_is_held_for_those_that
         assert not await tried.waits(owner)
         await tried.fail(owner, 2)
     assert [await tried.waits(owner) for owner in ("ann", "bob", "cid", "new")] == [True, True, True, False]
-    await tried.hosts.tell(PLACE, "new", None)  # it has answered one of them
+    await tried.hosts.record(PLACE, "new", None)  # it has answered one of them
     assert [await tried.waits(owner) for owner in ("ann", "bob", "cid")] == [False] * 3
 
 
@@ -113,9 +113,9 @@ async def test_one_trial_a_cooldown_and_a_success_ends_it(tried: Tried) -> None:
     assert await tried.hosts.wait(PLACE, "ann") == pytest.approx(2 * COOLDOWN)
     await tried.fail("ann", 20)
     assert await tried.hosts.wait(PLACE, "ann") == pytest.approx(LONGEST_COOLDOWN)
-    await tried.hosts.tell(PLACE, "ann", Code.SELECTOR_NOT_FOUND)  # says nothing about the place
+    await tried.hosts.record(PLACE, "ann", Code.SELECTOR_NOT_FOUND)  # says nothing about the place
     assert await tried.waits("ann")
-    await tried.hosts.tell(PLACE, "ann", None)
+    await tried.hosts.record(PLACE, "ann", None)
     assert not await tried.waits("ann")
 
 
@@ -175,7 +175,7 @@ async def test_a_good_picture_writes_nothing(tried: Tried, monkeypatch: pytest.M
 
     monkeypatch.setattr(tried.books, "run", counted)
     assert not await tried.waits("ann")
-    await tried.hosts.tell(PLACE, "ann", None)
+    await tried.hosts.record(PLACE, "ann", None)
     assert asked == ["SELECT", "SELECT"]
 
 
@@ -189,7 +189,7 @@ async def test_a_breaker_whose_database_is_away_holds_no_owner(
 
     monkeypatch.setattr(tried.books, "run", gone)
     assert not await tried.waits("ann")
-    await tried.hosts.tell(PLACE, "ann", DOWN)
+    await tried.hosts.record(PLACE, "ann", DOWN)
 
 
 # -- in the whole system ----------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_a_screenshot_of_a_held_place_is_put_off_and_burns_nothing(
             return "snoozed" in await world.kinds(held)
 
         await eventually(is_put_off)
-        row = await world.app.job(held)
+        row = await world.app.jobs.get(held)
         assert (row.attempt, row.run_at > row.created_at + timedelta(seconds=COOLDOWN / 2)) == (0, True)
         assert world.browser.taken["https://down.example/page"] == 0  # type: ignore[attr-defined]
         # Others, and the same one elsewhere, are served.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import PayloadError, StoreUnavailable
-from systems.screenshots.storing import sweep
+from systems.screenshots.images import sweep
 from tests.closed_addresses import CLOSED
 from tests.systems.screenshots.api.world import ADMIN, PAGE, SHOTS, World
 from tests.systems.screenshots.test_guard import bracketed
@@ -74,7 +74,9 @@ async def test_the_engines_own_door_takes_no_screenshots_past_this_one(world: Wo
     assert (await world.ask("ann", "GET", f"/api/v1/jobs/{job_id}")).json()["id"] == job_id
     assert (await world.ask("bob", "GET", f"/api/v1/jobs/{job_id}")).status_code == 403
     with pytest.raises(PayloadError, match="width from 16"):  # whoever puts it into line by hand is told, too
-        await world.screenshots.screenshot.enqueue_many([{"shot": {"url": PAGE, "width": 5}}], owner="user:7")
+        await world.screenshots.screenshot.options(owner="user:7").enqueue_many(
+            [{"shot": {"url": PAGE, "width": 5}}]
+        )
 
 
 async def test_a_request_that_is_sent_twice_is_one_job_and_one_price(world: World) -> None:  # S1 S3 E37
@@ -143,7 +145,7 @@ async def test_there_is_no_picture_before_it_is_taken_and_none_when_it_has_expir
         assert await sweep(world.app, images, now=in_two_hours) == 1
         assert not left_over.exists()
         assert (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/image")).content == b"\x89PNG a picture"
-        await world.app.purge(results="0s")
+        await world.app.operations.purge(results="0s")
         assert await sweep(world.app, images) == 1
         gone = await world.ask("ann", "GET", f"{SHOTS}/{job_id}/image")
         assert (gone.status_code, gone.json()["error"]) == (410, "EXPIRED")
@@ -161,7 +163,7 @@ async def test_a_database_that_is_away_is_a_matter_of_moments(
     async def lost(*_: Any, **__: Any) -> Any:
         raise sqlite3.OperationalError("unable to open /srv/data/jobs.db")
 
-    monkeypatch.setattr(world.app, "jobs", away)
+    monkeypatch.setattr(world.app.jobs, "list", away)
     monkeypatch.setattr("systems.screenshots.web.site.analyse", lost)
     for who, path in (("ann", SHOTS), ("operator", f"{ADMIN}/analytics")):
         answer = await world.ask(who, "GET", path)

@@ -39,14 +39,14 @@ class Crowd:
         first = len(self.ids)
         calls = [{"shot": {"url": f"https://n{first + one}.example/{what}/x"}} for one in range(number)]
         for start in range(0, number, 500):
-            handles = await self.world.screenshots.screenshot.enqueue_many(
-                calls[start : start + 500], owner="user:7", **options
+            handles = await self.world.screenshots.screenshot.options(owner="user:7", **options).enqueue_many(
+                calls[start : start + 500]
             )
             self.ids += [handle.id for handle in handles]
 
     async def complete(self) -> None:
         async def all_are() -> bool:
-            return await self.world.app.count(queue="screenshots", state="complete") == len(self.ids)
+            return await self.world.app.jobs.count(queue="screenshots", state="complete") == len(self.ids)
 
         await eventually(all_are, every=0.5, within=600)
 
@@ -55,7 +55,7 @@ class Crowd:
         kinds: Counter[str] = Counter()
         for start in range(0, len(self.ids), 100):
             some = self.ids[start : start + 100]
-            for events in await asyncio.gather(*(self.world.app.events(job_id=one) for one in some)):
+            for events in await asyncio.gather(*(self.world.app.events.list(job_id=one) for one in some)):
                 assert misplaced(events) == []
                 kinds += Counter(event.kind for event in events)
         assert await self.world.balance() == (0, 0, len(self.ids))
@@ -67,7 +67,7 @@ async def crowd(tmp_path: Path, database_url: str) -> AsyncIterator[Callable[...
     async with AsyncExitStack() as stack:
 
         async def make(credits: int, workers: int = 2) -> Crowd:  # noqa: A002
-            world = World(tmp_path, database_url, Easel(), policies=POLICIES, sittings=16)
+            world = World(tmp_path, database_url, Easel(), policies=POLICIES, worker_concurrency=16)
             await stack.enter_async_context(world.open(works=False, credits=credits))
             for _ in range(workers):
                 await stack.enter_async_context(world.working())
@@ -124,13 +124,13 @@ async def test_a_deep_queue_is_counted_and_shared_by_workers_that_come_later(
     many = await crowd(JOBS, workers=0)
     world = many.world
     await many.ask("page", JOBS)
-    [queue] = [one for one in await world.app.queues() if one.name == "screenshots"]
+    [queue] = [one for one in await world.app.queues.list() if one.name == "screenshots"]
     assert queue.waiting == JOBS
     async with AsyncExitStack() as stack:
         for _ in range(4):
             await stack.enter_async_context(world.working())
         await many.complete()
-    begun = [await world.app.events(job_id=one) for one in many.ids]
+    begun = [await world.app.events.list(job_id=one) for one in many.ids]
     shares = Counter(
         event.meta["worker"] for events in begun for event in events if event.kind == "processing"
     )

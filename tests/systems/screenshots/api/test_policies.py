@@ -29,7 +29,7 @@ def test_each_type_has_the_policy_of_the_file_that_comes_with_it(tmp_path: Path)
     assert (screenshot.retry.max_attempts, waits(screenshot, 5)) == (6, [5, 10, 20, 40, 80])
     assert (pdf.retry.max_attempts, waits(pdf, 2)) == (3, [30, 30])
     assert (screenshot.stuck_after, screenshot.stuck_action) == (timedelta(minutes=30), "retry")
-    assert (screenshot.price, pdf.price) == (1, 2)
+    assert (screenshot.extra["price"], pdf.extra["price"]) == (1, 2)
 
 
 @pytest.mark.parametrize("says", ["", '[queues.screenshots]\npreset = "screenshots"\n'])
@@ -79,7 +79,7 @@ def test_the_intervals_of_the_scheduler_are_settings() -> None:  # S4
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"SITTINGS": "0"}, "SITTINGS is '0'; it is a whole number from 1 to 64"),
+        ({"WORKER_CONCURRENCY": "0"}, "WORKER_CONCURRENCY is '0'; it is a whole number from 1 to 64"),
         ({"REDIS_URL": "http://x"}, "REDIS_URL does not name a server"),
         ({"STUCK_AFTER_SEC": "soon"}, "STUCK_AFTER_SEC is 'soon'"),
     ],
@@ -90,7 +90,7 @@ def test_a_setting_that_cannot_be_read_is_named(given: dict[str, str], says: str
 
 
 def test_a_file_of_policies_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"nowhere\.toml is not there; POLICIES_FILE"):
+    with pytest.raises(UsageError, match=r"nowhere\.toml does not exist; set POLICIES_FILE"):
         build(Settings(policies_file=tmp_path / "nowhere.toml"))
     assert (HERE / "holdfast.toml").exists()
 
@@ -120,7 +120,7 @@ async def test_a_user_has_limits_of_its_own(make_world: Callable[..., World]) ->
         # A worker may have taken it up to find that it may not run, and gives it back.
         await world.until(second, lambda shown: shown["status"] == "QUEUED")
         assert world.browser.taken[f"{PAGE}/2"] == 0  # type: ignore[attr-defined]
-        assert "the rate of owner user:7 is used up" in (await world.app.explain(second)).sentence
+        assert "the rate of owner user:7 is used up" in (await world.app.jobs.explain(second)).sentence
 
 
 async def test_a_user_has_a_number_of_retries_of_its_own(make_world: Callable[..., World]) -> None:  # S10
@@ -132,7 +132,7 @@ async def test_a_user_has_a_number_of_retries_of_its_own(make_world: Callable[..
 
 
 async def test_urgent_screenshots_come_first(make_world: Callable[..., World]) -> None:  # S10
-    async with make_world(sittings=1).open(works=False) as world:
+    async with make_world(worker_concurrency=1).open(works=False) as world:
         wanted = {}
         for level in ("LOW", "NORMAL", "HIGH"):
             wanted[level] = [await world.shot(url=f"{PAGE}/{level}/{n}", priority=level) for n in range(6)]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Event
+from devservices.redis import RedisServer
+from holdfast.records import Event
 from tests.conftest import needs_program
-from tests.services.redis import RedisServer
 from tests.systems.screenshots.api.racing import misplaced, race
 from tests.systems.screenshots.api.test_troubleshooting import GUIDE, SLOW
 from tests.systems.screenshots.api.world import PAGE, Easel, World, eventually
@@ -60,12 +60,12 @@ async def test_many_failures_at_once_are_all_retried_and_all_end(
     make_world: Callable[..., World],
 ) -> None:  # S11
     jobs = 200
-    async with make_world(sittings=16, options={"min_concurrency": 2}).open(credits=jobs) as world:
+    async with make_world(worker_concurrency=16, options={"min_concurrency": 2}).open(credits=jobs) as world:
         urls = [f"https://n{number}.example.com/fail-1/x" for number in range(jobs)]
         ids = await asyncio.gather(*(world.shot(url=url) for url in urls))
 
         async def all_ended() -> bool:
-            return (await world.app.counts()).get("complete", 0) >= jobs
+            return (await world.app.jobs.counts()).get("complete", 0) >= jobs
 
         await eventually(all_ended, every=0.1, within=60)
         easel = world.browser
@@ -78,12 +78,12 @@ async def test_many_failures_at_once_are_all_retried_and_all_end(
 async def test_a_second_worker_takes_its_share_and_the_queue_empties(
     make_world: Callable[..., World],
 ) -> None:  # S11
-    async with make_world(sittings=2).open(works=False) as world:
+    async with make_world(worker_concurrency=2).open(works=False) as world:
         easel = world.browser
         assert isinstance(easel, Easel)
         urls = [f"https://example.com/hang/{number}" for number in range(60)]
         ids = await asyncio.gather(*(world.shot(url=url) for url in urls))
-        [queue] = [one for one in await world.app.queues() if one.name == "screenshots"]
+        [queue] = [one for one in await world.app.queues.list() if one.name == "screenshots"]
         assert queue.waiting == 60
         async with world.working(), world.working():
 
@@ -94,7 +94,7 @@ async def test_a_second_worker_takes_its_share_and_the_queue_empties(
             easel.free.set()
             for job_id in ids:
                 await world.ended(job_id)
-        begun = [event for event in await world.app.events(limit=2000) if event.kind == "processing"]
+        begun = [event for event in await world.app.events.list(limit=2000) if event.kind == "processing"]
         shares = Counter(event.meta["worker"] for event in begun if event.job_id in set(ids))
         assert (len(shares), shares.total()) == (2, 60)
 

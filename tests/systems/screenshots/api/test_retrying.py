@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.contrib.credits import Credits
 from systems.common.parts import Part
 from systems.screenshots.codes import Code, message
 from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
@@ -56,7 +57,7 @@ async def test_a_complete_job_is_a_validation_error(world: World) -> None:  # S2
 
 async def test_a_job_that_is_queued_is_a_validation_error(make_world: Callable[..., World]) -> None:  # S2
     async with make_world().open() as world:
-        await world.app.pause("screenshots")  # no worker takes it, so none can be said to process it
+        await world.app.queues.pause("screenshots")  # no worker takes it, so none can be said to process it
         job_id = await world.shot()
         refused = await world.retry(job_id)
         assert (refused.status_code, refused.json()["error"]) == (400, "VALIDATION_ERROR")
@@ -87,7 +88,7 @@ async def test_a_job_that_changes_after_it_was_read_is_a_concurrent_modification
 ) -> None:  # S2 E33
     async with make_world().open(works=False) as world:
         job_id = await world.shot(url=HANGING)
-        retry = world.app.retry
+        retry = world.app.jobs.retry
 
         async def claimed_first(*given: Any, **more: Any) -> int:
             await stack.enter_async_context(world.working())
@@ -95,7 +96,7 @@ async def test_a_job_that_changes_after_it_was_read_is_a_concurrent_modification
             return await retry(*given, **more)
 
         async with contextlib.AsyncExitStack() as stack:
-            monkeypatch.setattr(world.app, "retry", claimed_first)
+            monkeypatch.setattr(world.app.jobs, "retry", claimed_first)
             refused = await world.retry(job_id)
             assert (refused.status_code, refused.json()["error"]) == (409, "CONCURRENT_MODIFICATION")
             assert refused.json()["message"] == "Job is currently being processed by another worker"
@@ -121,7 +122,7 @@ async def test_a_screenshot_has_the_fields_of_the_document_from_its_first_moment
         job_id = asked.json()["jobId"]
         async with world.working():
             shown = await world.running(job_id)
-            [worker] = await world.app.workers()
+            [worker] = await world.app.queues.workers()
             assert (shown["lockedBy"], shown["lockedAt"]) == (worker.name, shown["startedAt"])
             assert (shown["isRetryable"], shown["retryType"]) == (True, "AUTOMATIC")
             world.browser.free.set()  # type: ignore[attr-defined]
@@ -131,7 +132,7 @@ async def test_a_screenshot_has_the_fields_of_the_document_from_its_first_moment
 
 async def test_who_has_too_few_credits_is_told_how_many_are_needed_and_there(world: World) -> None:  # S2 S3
     job_id = await failed(world)
-    await world.app.credits.adjust("user:7", -100, reason="spent elsewhere")
+    await Credits.of(world.app).adjust("user:7", -100, reason="spent elsewhere")
     refused = await world.retry(job_id)
     assert refused.status_code == 402
     told = refused.json()
@@ -182,7 +183,7 @@ async def test_errors_are_retried_or_not_as_the_table_says(
     assert [(one["errorCode"], one["retryCount"], one["isRetryable"]) for one in ended] == [
         (code, 2 if again else 0, again) for _, code, again in rows
     ]
-    assert ended[3]["lastFailureReason"] == "Nothing that can be seen on the page matches the selector."
+    assert ended[3]["lastFailureReason"] == "Nothing visible on the page matches the selector."
     assert await world.balance() == (100, 0, 0)
 
 
@@ -197,11 +198,11 @@ async def test_a_retry_says_nothing_of_the_failure_before_it(tmp_path: Path, dat
         assert (await world.ended(job_id))["lastFailureReason"] is not None
         easel.free.clear()
         easel.after = "CONNECTION_FAILED"
-        await world.app.pause("screenshots")
+        await world.app.queues.pause("screenshots")
         assert (await world.retry(job_id)).status_code == 200
         queued = await world.look(job_id)
         assert (queued["status"], queued["lastFailureReason"], queued["errorCode"]) == ("QUEUED", None, None)
-        await world.app.resume("screenshots")
+        await world.app.queues.resume("screenshots")
         running = await world.running(job_id)
         assert (running["retryCount"], running["lastFailureReason"]) == (0, None)
         easel.free.set()
@@ -246,7 +247,7 @@ async def test_a_stuck_job_is_retried_by_its_owner_before_the_sweep_comes(
     make_world: Callable[..., World],
 ) -> None:  # S2 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="maintenance")
+        await world.app.queues.pause("stuck", kind="maintenance")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
         retried = await world.retry(job_id)
@@ -263,10 +264,10 @@ async def test_of_two_who_find_a_job_stuck_one_is_accepted_and_it_runs_once(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # S2 S8 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="maintenance")
+        await world.app.queues.pause("stuck", kind="maintenance")
         job_id = await world.shot(url=HANGING)
         await eventually(world.stuck)
-        store = (await world.app.engine()).store
+        store = (await world.app.runtime.engine()).store
         look, both = store.stuck, asyncio.Barrier(2)
 
         async def look_together(*given: Any, **more: Any) -> Any:
@@ -293,7 +294,7 @@ async def test_a_retry_takes_back_its_own_stuck_job_and_nobody_elses(
     make_world: Callable[..., World],
 ) -> None:  # S2 E30 E33
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="maintenance")
+        await world.app.queues.pause("stuck", kind="maintenance")
         bobs, anns = await world.shot("bob", f"{HANGING}/bob"), await world.shot(url=f"{HANGING}/ann")
 
         async def both() -> bool:
@@ -309,7 +310,7 @@ async def test_a_retry_takes_back_its_own_stuck_job_and_nobody_elses(
 # -- quotas -----------------------------------------------------------------------------------------------------------
 async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(world: World) -> None:  # S3 S10 E18
     job_id = await failed(world)
-    await world.app.credits.set_quota("user:7", retries_per_day=1)
+    await Credits.of(world.app).set_quota("user:7", retries_per_day=1)
     assert (await world.retry(job_id)).status_code == 200
     await world.ended(job_id)
     refused = await world.retry(job_id)
@@ -324,7 +325,7 @@ async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(world: World) 
 
 
 async def test_an_organisation_pays_for_its_members_and_reaches_their_screenshots(world: World) -> None:  # S3
-    await world.app.credits.open("user:8", paid_by="org:acme")
+    await Credits.of(world.app).open("user:8", paid_by="org:acme")
     job_id = await failed(world, "bob")
     assert (await world.retry(job_id, "ann")).status_code == 403
     assert (await world.retry(job_id, "acme")).status_code == 200
@@ -342,7 +343,7 @@ async def test_an_organisation_pays_for_its_members_and_reaches_their_screenshot
         "reservedCredits": 0,
         "spentCredits": 1,
     }
-    await world.app.credits.set_quota(
+    await Credits.of(world.app).set_quota(
         "org:acme", retries_per_day=1
     )  # one was used by the organisation itself
     refused = await world.retry(await failed(world, "bob"), "bob")

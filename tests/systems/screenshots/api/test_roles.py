@@ -41,7 +41,7 @@ async def test_every_route_answers_each_caller_as_its_kind_may(
         names = {f"{min(route.methods or ())} {route.path}" for route in routes}
         assert names == OWN | EACH | OPERATORS
         job_id = await world.shot("ann")
-        events = len(await world.app.events(job_id=job_id))
+        events = len(await world.app.events.list(job_id=job_id))
 
         async def status(who: str, name: str) -> int:
             method, path = name.replace("{job_id}", job_id).split()
@@ -65,7 +65,7 @@ async def test_every_route_answers_each_caller_as_its_kind_may(
         assert await status("viewer", f"POST {SHOTS}/{{job_id}}/retry") == 403
         for name in CLOSED:
             assert await status("ann", name) >= 400, name
-        assert len(await world.app.events(job_id=job_id)) == events  # none of it has changed ann's job
+        assert len(await world.app.events.list(job_id=job_id)) == events  # none of it has changed ann's job
         assert await world.balance("user:7") == (99, 1, 0)
         for who in ("ann", "bob"):
             assert await status(who, "GET /api/v1/credits") == 200

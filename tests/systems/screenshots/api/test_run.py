@@ -20,9 +20,9 @@ import httpx2
 import pytest
 
 from systems.screenshots.browser.chromium import find_program
-from systems.screenshots.browser.tree import family
-from systems.screenshots.run.chromium import see_to_chromium
-from tests.services.processes import run_command
+from systems.screenshots.browser.processes import family
+from systems.screenshots.run.chromium import ensure_chromium
+from tests.commands import run_command
 from tests.systems.screenshots.places import alive, until
 
 ROOT = Path(__file__).parents[4]
@@ -77,7 +77,7 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
         assert until(lambda: first in httpx2.get(worker).text)
         redis = shutil.which("redis-server") is not None
         assert not redis or (data / "redis" / "url").stat().st_mode & 0o077 == 0
-        assert any(f"handed out by {'Redis' if redis else 'the database'}" in line for line in said)
+        assert any(f"dispatched by {'Redis' if redis else 'the database'}" in line for line in said)
         tree = [pid for pid in family(process.pid) if pid != process.pid]
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
@@ -146,12 +146,12 @@ def test_root_with_apt_get_gets_debians_chromium_and_is_told_so_in_one_line(
     machine: Machine, capfd: pytest.CaptureFixture[str]
 ) -> None:  # S1
     machine.give_apt_get()
-    see_to_chromium(os.environ)
+    ensure_chromium(os.environ)
     assert find_program(os.environ) == str(machine.chromium)
     assert [call[-1] for call in machine.calls] == ["update", "chromium-headless-shell"]
     assert "install" in machine.calls[1]
     assert capfd.readouterr().err == "system: installing chromium-headless-shell\n"
-    see_to_chromium(os.environ)  # it is there now
+    ensure_chromium(os.environ)  # it is there now
     assert len(machine.calls) == 2
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import UnknownJob, UsageError
+from holdfast.contrib.credits import Credits
 from systems.screenshots.codes import BY_CUSTOMER, CODES
 from systems.screenshots.payouts import Claim, decide
 from systems.screenshots.promises import Tier, read_promises
@@ -21,7 +22,7 @@ from systems.screenshots.settings import HERE
 from systems.screenshots.shot import Shot
 from systems.screenshots.sla import Sla, kept_success
 from systems.screenshots.sla_report import Month
-from tests.integration.endpoint import ALLOW, Endpoint
+from tests.endpoint import ALLOW, Endpoint
 from tests.systems.screenshots.api.world import ADMIN, PAGE, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +112,7 @@ async def test_a_late_picture_is_compensated_once_however_often_it_is_judged(
         assert await court.judge(later=121) == 0
     assert await world.balance() == (100, 0, 1)
     [grant] = [
-        one for one in (await world.app.credits.account("user:7")).grants if one.source == "compensation"
+        one for one in (await Credits.of(world.app).account("user:7")).grants if one.source == "compensation"
     ]
     assert (grant.id, grant.amount) == (f"sla:{job_id}:SUCCESS", 1)
     told = (await world.ask("operator", "GET", f"{ADMIN}/sla/breaches")).json()["breaches"]
@@ -144,7 +145,7 @@ async def test_what_is_there_in_time_is_no_breach_nor_what_nobody_could_have_tak
         await world.ended(await world.shot(url=url))
     cancelled = await world.shot(url=HANGING)
     await world.running(cancelled)
-    await world.app.cancel(cancelled)
+    await world.app.jobs.cancel(cancelled)
     await world.shot("bob", HANGING)  # nobody has promised bob anything
     assert await court.judge(later=3600) == 0
     assert await court.found() == []
@@ -153,7 +154,7 @@ async def test_what_is_there_in_time_is_no_breach_nor_what_nobody_could_have_tak
 async def test_a_picture_is_in_time_at_the_very_moment_and_late_behind_it(court: Court) -> None:  # E76
     job_id = await court.world.shot()
     await court.world.ended(job_id)
-    row = await court.world.app.job(job_id)
+    row = await court.world.app.jobs.get(job_id)
     assert row.finished_at is not None
     there = row.finished_at.timestamp()
     assert (kept_success(row, there), kept_success(row, there - 0.001), kept_success(None, 0)) == (
@@ -208,7 +209,7 @@ async def test_a_late_picture_that_then_fails_by_its_page_or_is_cancelled_is_not
     court, world = each_court, each_court.world
     await world.ended(await world.shot())
     cancelled = await court.late(url=f"{HANGING}/1")
-    await world.app.cancel(cancelled)
+    await world.app.jobs.cancel(cancelled)
     by_page = await court.late(url=f"{HANGING}/2")
     world.browser.after = "NAVIGATION_TIMEOUT"  # type: ignore[attr-defined]
     await court.free(by_page)
@@ -247,7 +248,7 @@ async def test_no_account_has_more_credits_than_it_was_given_whatever_it_asks_fo
             await court.late(url=f"{HANGING}/b{number}"),
         )
         await court.judge(later=3600)
-        await world.app.cancel(cancelled)
+        await world.app.jobs.cancel(cancelled)
         await court.free(late)
         await court.judge(later=3700 + number)
         available, reserved, spent = await world.balance()
@@ -258,7 +259,7 @@ async def test_no_account_has_more_credits_than_it_was_given_whatever_it_asks_fo
 
 async def test_a_month_has_a_bound_and_the_next_one_another(make_world: Callable[..., World]) -> None:  # E76
     bounded = SLA.replace("compensation = 5", "compensation = 5\ncompensation_per_month = 2")
-    async with make_world(sla=bounded, sittings=8).open() as world:
+    async with make_world(sla=bounded, worker_concurrency=8).open() as world:
         court = Court(world)
         jobs = [await court.late(url=f"{HANGING}/{number}") for number in range(4)]
         await court.free(*jobs)
@@ -293,11 +294,11 @@ async def test_two_judges_at_once_pay_once(each_court: Court) -> None:  # E76
 async def test_of_very_many_open_breaches_some_are_looked_at_each_time(
     court: Court, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # E76
-    monkeypatch.setattr("systems.screenshots.sla._LOOKED_AT", 1)
+    monkeypatch.setattr("systems.screenshots.sla._MOST_OPEN", 1)
     late, still_open = await court.late(url=f"{HANGING}/1"), await court.late(url=f"{HANGING}/2")
     for job_id in (late, still_open):
         assert (await court.world.kinds(job_id))[-1] == "breached"  # recorded at once all the same
-    await court.world.app.cancel(late)
+    await court.world.app.jobs.cancel(late)
     settled: set[str] = set()
     for _ in range(100):
         await court.judge(later=3700)
@@ -341,7 +342,7 @@ async def test_a_worker_whose_clock_is_ahead_breaks_no_promise(
 
 async def test_a_customer_that_pays_for_others_has_its_promise_for_all_of_them(court: Court) -> None:  # E76
     world = court.world
-    await world.app.credits.open("user:8", paid_by="org:acme")
+    await Credits.of(world.app).open("user:8", paid_by="org:acme")
     job_id = await court.late("bob")
     await court.free(job_id)
     await court.judge(later=3600)
@@ -378,7 +379,7 @@ async def started(world: World, job_id: str, after: int) -> list[str]:
     async def begun() -> list[str] | None:
         ids: list[str] = []
         mark = after
-        while events := await world.app.events(after=mark):
+        while events := await world.app.events.list(after=mark):
             ids += [event.job_id for event in events if event.kind == "processing"]
             mark = events[-1].id
         return ids if job_id in ids else None
@@ -405,11 +406,11 @@ async def test_a_promised_retry_begins_before_two_thousand_pictures_that_wait(
         assert (first, later > 1_000) == (1, True)
         shown = [(await world.look(job_id))["priority"] for job_id in (promised, other)]
         assert shown == ["HIGH", "NORMAL"]
-        [asked] = [one for one in await world.app.events(job_id=promised) if one.kind == "manual_retry"]
+        [asked] = [one for one in await world.app.events.list(job_id=promised) if one.kind == "manual_retry"]
         assert asked.meta["priority"] == 1000
         order = await started(world, promised, asked.id)
         # Of 13 claims 8 begin with the high level: no more than five claims of all slots come before it.
-        assert order.index(promised) <= 5 * world.app.settings.concurrency
+        assert order.index(promised) <= 5 * world.app.runtime.settings.concurrency
         assert await Court(world).judge(later=31) == 0
 
 
@@ -422,7 +423,7 @@ async def test_a_retry_that_is_not_promised_keeps_its_priority(
             job_id = await world.shot(who, CRASHING, priority="LOW" if priority else "NORMAL")
             await world.ended(job_id)
             assert (await world.retry(job_id, who)).status_code == 200
-            assert (await world.app.job(job_id)).priority == priority
+            assert (await world.app.jobs.get(job_id)).priority == priority
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -430,13 +431,13 @@ async def test_a_promise_to_the_payer_puts_a_retry_first_too(
     make_world: Callable[..., World], recorded: bool
 ) -> None:  # E76
     async with make_world(sla=SLA).open() as world:
-        await world.app.credits.open("user:8", paid_by="org:acme")
+        await Credits.of(world.app).open("user:8", paid_by="org:acme")
         job_id = await world.shot("bob", CRASHING)
         await world.ended(job_id)
         if recorded:
             await Court(world).judge()
         assert (await world.retry(job_id, "operator")).status_code == 200
-        assert (await world.app.job(job_id)).priority == 1000
+        assert (await world.app.jobs.get(job_id)).priority == 1000
 
 
 async def test_a_judge_that_was_killed_at_any_point_has_paid_once_when_another_has_come(
@@ -479,8 +480,8 @@ async def test_a_breach_and_its_compensation_are_events_of_the_job(each_court: C
     before = await world.kinds(job_id)
     for _ in range(2):
         await court.judge(later=3600)
-    broken, paid = (await world.app.events(job_id=job_id))[len(before) :]
-    due = (await world.app.job(job_id)).created_at.timestamp() + 120
+    broken, paid = (await world.app.events.list(job_id=job_id))[len(before) :]
+    due = (await world.app.jobs.get(job_id)).created_at.timestamp() + 120
     assert (broken.kind, paid.kind) == ("breached", "compensated")
     assert broken.meta == {
         "name": "SUCCESS",
@@ -513,7 +514,7 @@ async def test_a_webhook_is_told_of_a_breach_and_its_credits(
     monkeypatch.setattr("holdfast.worker.claiming.REFRESH_EVERY", 0.1)  # its first message waits for that
     async with make_world(sla=SLA, options={"outbound_allow": ALLOW}).open() as world, Endpoint() as customer:
         kinds = ["breached", "compensated"]
-        webhook = await world.app.create_webhook(customer.url, owner="user:7", events=kinds)
+        webhook = await world.app.webhooks.create(customer.url, owner="user:7", events=kinds)
         await world.ended(await world.shot())
         job_id = await world.shot(url=CRASHING)
         await world.ended(job_id)
@@ -538,7 +539,7 @@ async def test_a_breach_of_a_job_that_retention_has_removed_is_paid_all_the_same
     async def gone(job_id: str, *_: Any, **__: Any) -> bool:
         raise UnknownJob(job_id)
 
-    monkeypatch.setattr(world.app, "note", gone)
+    monkeypatch.setattr(world.app.events, "note", gone)
     assert await court.judge(later=3600) == 1
     assert await world.balance() == (100, 0, 1)
 
@@ -546,7 +547,7 @@ async def test_a_breach_of_a_job_that_retention_has_removed_is_paid_all_the_same
 # -- the month ---------------------------------------------------------------------------------------------------------
 async def test_a_month_is_reported_by_customer(each_court: Court) -> None:  # E76
     court, world = each_court, each_court.world
-    await world.app.credits.open("user:8", paid_by="org:acme")
+    await Credits.of(world.app).open("user:8", paid_by="org:acme")
     await world.ended(await world.shot())
     await world.ended(await world.shot(url=CRASHING))
     await court.free(await court.late("bob"))
@@ -599,7 +600,7 @@ def test_the_file_that_comes_with_it_can_be_read() -> None:  # E76
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('[customers]\n"user:7" = "gold"', "customers name the tier 'gold'; there are: none"),
+        ('[customers]\n"user:7" = "gold"', "customers have the unknown tier 'gold'; there are: none"),
         ('[tiers.gold]\nsuccess_within = "soon"', "tiers.gold.success_within is 'soon'"),
         ('[tiers.gold]\nsucces_within = "2m"', "unknown field `succes_within`"),
         ("[tiers.gold]\ncompensation = -1", ">= 0"),

@@ -45,7 +45,7 @@ async def test_a_sweep_takes_back_a_hundred_stuck_jobs_and_comes_every_five_minu
 ) -> None:  # S4 E30
     clock = ManualClock()
     with app_in_memory(made(tmp_path), clock=clock) as app:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         maintenance = Maintenance(engine)
         await maintenance.turn()  # as its worker starts: from here on every five minutes
         await hold(engine, 250)
@@ -53,7 +53,7 @@ async def test_a_sweep_takes_back_a_hundred_stuck_jobs_and_comes_every_five_minu
         for _ in range(46):
             clock.advance(MINUTE)
             await maintenance.turn()
-            seen.append(len(await app.stuck(limit=500)))
+            seen.append(len(await app.jobs.stuck(limit=500)))
     # Stuck after 30 minutes: the sweep of minute 30 is a moment too early, the next are those of minute 35, 40 and 45.
     assert seen[:30] == [0] * 30
     assert seen[30:34] == [250] * 4
@@ -73,23 +73,23 @@ async def test_interval_and_batch_of_the_sweep_are_settings(tmp_path: Path) -> N
         stuck_jobs_batch=knobs.stuck_jobs_batch,
     )
     with app_in_memory(app, clock=clock):
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         maintenance = Maintenance(engine)
         await maintenance.turn()
         await hold(engine, 5)
         clock.advance(timedelta(seconds=119))
         await maintenance.turn()
-        assert len(await app.stuck()) == 5
+        assert len(await app.jobs.stuck()) == 5
         clock.advance(timedelta(seconds=1))
         await maintenance.turn()
-        assert len(await app.stuck()) == 2
+        assert len(await app.jobs.stuck()) == 2
 
 
 async def test_jobs_that_are_due_later_are_looked_for_each_second(tmp_path: Path) -> None:  # S4
     """Sooner than this system promises, so that a retry whose worker has died is not late either."""
     clock = ManualClock()
     with app_in_memory(made(tmp_path), clock=clock) as app:
-        engine = await app.engine()
+        engine = await app.runtime.engine()
         looks: list[float] = []
         promote = engine.store.promote
 
@@ -118,8 +118,8 @@ async def test_what_is_due_and_not_in_line_after_its_interval_is_told(tmp_path: 
             clock.advance(timedelta(seconds=seconds))
             told.append(await late())
         assert told == [[False, False], [False, True], [True, True]]
-        await app.pause("retries", kind="maintenance")
+        await app.queues.pause("retries", kind="maintenance")
         assert await late() == [False, False]  # somebody wants it so
-        await app.resume("retries", kind="maintenance")
-        await Maintenance(await app.engine()).turn()
+        await app.queues.resume("retries", kind="maintenance")
+        await Maintenance(await app.runtime.engine()).turn()
         assert await late() == [False, False]

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.services.processes import run_command
+from holdfast import Holdfast
+from holdfast.contrib.credits import Credits
+from tests.commands import run_command
 from tests.systems.screenshots.api.world import ADMIN, SHOTS, World, eventually
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +35,7 @@ async def test_case_1_a_retry_loop_ends_by_itself_and_says_why(world: World) -> 
         one["reason"] for one in (await world.ask("ann", "GET", f"{SHOTS}/{job_id}/audit")).json()["trail"]
     ]
     assert reasons.count("CONNECTION_FAILED") == 2
-    [letter] = await world.app.dead_letters()
+    [letter] = await world.app.dead_letters.list()
     assert letter.message == shown["lastFailureReason"]
 
 
@@ -74,21 +76,21 @@ async def test_case_4_many_at_one_job_get_one_yes_and_clear_noes(
     async with make_world(policies=SLOW).open() as world:
         job_id = await world.shot(url="https://example.com/fail-1/hang")
         await world.until(job_id, lambda shown: shown["nextRetryAt"] is not None)
-        await world.app.pause("screenshots")
-        retry, all_have_read = world.app.retry, asyncio.Barrier(20)
+        await world.app.queues.pause("screenshots")
+        retry, all_have_read = world.app.jobs.retry, asyncio.Barrier(20)
 
         async def together(*given: Any, **more: Any) -> int:
             await all_have_read.wait()
             return await retry(*given, **more)
 
-        monkeypatch.setattr(world.app, "retry", together)
+        monkeypatch.setattr(world.app.jobs, "retry", together)
         answers = await asyncio.gather(*(world.retry(job_id) for _ in range(20)))
         monkeypatch.undo()
         assert sorted(answer.status_code for answer in answers) == [200] + [409] * 19
         assert {answer.json().get("error") for answer in answers} == {None, "CONCURRENT_MODIFICATION"}
         late = await world.retry(job_id)  # reads it after it was queued
         assert (late.status_code, late.json()["error"]) == (400, "VALIDATION_ERROR")
-        await world.app.resume("screenshots")
+        await world.app.queues.resume("screenshots")
         assert (await world.ended(job_id))["status"] == "COMPLETED"
 
 
@@ -108,13 +110,14 @@ def test_the_guide_has_each_debug_command_of_the_document_beside_its_own() -> No
 
 def test_the_guide_says_what_the_check_of_the_ledger_prints(tmp_path: Path, sqlite_url: str) -> None:  # S9 S3
     environment = os.environ | {"HOLDFAST_DATABASE_URL": sqlite_url}
+    asyncio.run(Holdfast(sqlite_url, extensions=[Credits()]).migrate())
     done = run_command([sys.executable, "-m", "holdfast", "credits", "check"], cwd=tmp_path, env=environment)
-    assert f'`holdfast credits check` says "{done.stdout.strip()}"' in GUIDE.read_text()
+    assert f'run `holdfast credits check`. It says "{done.stdout.strip()}"' in GUIDE.read_text()
 
 
 async def test_the_commands_of_the_guide_are_answered(make_world: Callable[..., World]) -> None:  # S9 S5
     async with make_world(stuck_after_sec=1).open() as world:
-        await world.app.pause("stuck", kind="maintenance")
+        await world.app.queues.pause("stuck", kind="maintenance")
         job_id = await world.shot(url="https://example.com/hang/x")
         await eventually(world.stuck)
         commands = re.findall(

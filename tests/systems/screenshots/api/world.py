@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 import httpx2
 
+from holdfast.contrib.credits import Credits
 from systems.screenshots.codes import Code
 from systems.screenshots.failures import ShotFailed
 from systems.screenshots.records import Books, open_books
 from systems.screenshots.settings import Settings
 from systems.screenshots.shot import Picture, Shot
-from systems.screenshots.tasks import Screenshots, Shooting, build
+from systems.screenshots.tasks import Camera, Screenshots, build
 from systems.screenshots.web.site import make_site
 
 #: Quick in everything; tests that want waits write a file of their own.
@@ -84,7 +85,7 @@ class World:
         self,
         folder: Path,
         database_url: str,
-        browser: Shooting,
+        browser: Camera,
         *,
         policies: str = POLICIES,
         sla: str = "",
@@ -117,16 +118,17 @@ class World:
     @contextlib.asynccontextmanager
     async def open(self, *, works: bool = True, credits: int = 100) -> AsyncIterator[World]:  # noqa: A002
         """The site serves, keys and credits are there, and a worker works unless told otherwise."""
+        await self.app.migrate()
         async with contextlib.AsyncExitStack() as stack:
             served = make_site(self.screenshots)
             await stack.enter_async_context(served.router.lifespan_context(served))
             self.books = await stack.enter_async_context(open_books(self.settings.database_url))
             for who, owner in (("ann", "user:7"), ("bob", "user:8"), ("acme", "org:acme")):
-                self.keys[who] = (await self.app.create_key("owner", owner=owner, name=who))[1]
+                self.keys[who] = (await self.app.keys.create("owner", owner=owner, name=who))[1]
                 if credits:
-                    await self.app.credits.grant(owner, credits)
+                    await Credits.of(self.app).grant(owner, credits)
             for role in ("viewer", "operator"):
-                self.keys[role] = (await self.app.create_key(role, name=role))[1]
+                self.keys[role] = (await self.app.keys.create(role, name=role))[1]
             transport = httpx2.ASGITransport(served, raise_app_exceptions=False)
             self._http = await stack.enter_async_context(
                 httpx2.AsyncClient(transport=transport, base_url="http://shots")
@@ -139,7 +141,7 @@ class World:
     async def working(self, **options: Any) -> AsyncIterator[None]:
         worker = asyncio.create_task(self.app.run_worker(**options))
         try:
-            await eventually(self.app.workers)
+            await eventually(self.app.queues.workers)
             yield
         finally:
             worker.cancel()
@@ -189,10 +191,10 @@ class World:
         return found
 
     async def kinds(self, job_id: str) -> list[str]:
-        return [event.kind for event in await self.app.events(job_id=job_id)]
+        return [event.kind for event in await self.app.events.list(job_id=job_id)]
 
     async def balance(self, owner: str = "user:7") -> tuple[int, int, int]:
         """Available, reserved, spent; after a look that the whole ledger balances."""
-        assert await self.app.credits.check() == []
-        account = await self.app.credits.account(owner)
+        assert await Credits.of(self.app).check() == []
+        account = await Credits.of(self.app).account(owner)
         return account.available, account.reserved, account.spent

@@ -1,5 +1,5 @@
--- Which lines new jobs entered, by the events that tell of them. The jobs of one event share a line, unless its first and last
--- differ. One row has the number of the last event only. $1 the last event that was looked at, $2 limit
+-- Return the lines that new jobs entered, from the events that record this. The jobs of one event share a line, unless its first and
+-- last differ. One row has only the number of the last event. $1 the last event that was read, $2 limit
 WITH x AS MATERIALIZED (
     SELECT seq, kind, CASE kind WHEN 1 THEN job_ids END AS job_ids FROM holdfast.event WHERE seq > (SELECT $1::bigint) ORDER BY seq LIMIT (SELECT $2::int)
 ), e AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- The artifacts of jobs that `purge_results` or `purge_jobs` would take, were it not for these.
+-- The artifacts that have to be deleted before `purge_results` or `purge_jobs` removes their jobs.
 -- $1 results are kept for (null: for ever), $2 jobs are kept for, $3 task (null: all), $4 limit, $5 all but these tasks
 SELECT a.job_id, a.epoch, a.reference, a.name, a.bytes, a.at
   FROM holdfast.artifact a JOIN holdfast.done f ON f.job_id = a.job_id

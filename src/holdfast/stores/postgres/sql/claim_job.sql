@@ -1,20 +1,21 @@
--- claim of one job by its id, whether it is due or not: queued → processing. One that waits for its key is left waiting.
+-- claim of one job by its id, whether it is due or not: queued → processing. A job that waits for its key is not claimed.
 -- $1 session, $2 job, $3 generation
 WITH s AS MATERIALIZED (
     SELECT id FROM holdfast.session WHERE id = $1::bigint AND expires_at > holdfast.clock()
 ), r AS (
-    DELETE FROM holdfast.ready WHERE id = $2::uuid AND generation = $3::smallint AND EXISTS (SELECT FROM s)
+    DELETE FROM holdfast.ready WHERE {ready may claim} AND id = $2::uuid AND generation = $3::smallint AND EXISTS (SELECT FROM s)
     RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
 ), d AS (
-    DELETE FROM holdfast.deferred WHERE id = $2::uuid AND generation = $3::smallint AND isfinite(run_at) AND EXISTS (SELECT FROM s)
+    DELETE FROM holdfast.deferred WHERE {deferred may claim} AND id = $2::uuid AND generation = $3::smallint AND isfinite(run_at) AND EXISTS (SELECT FROM s)
     RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
 ), taken AS MATERIALIZED (
     SELECT *, nextval('holdfast.epoch') AS epoch FROM (SELECT * FROM r UNION ALL SELECT * FROM d) either
 ), q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM taken LIMIT 1) one
 ), j AS MATERIALIZED (
-    SELECT t.*, w.payload, w.max_attempts, w.owner, w.timeout, w.start_within, w.version, w.trace, w.created_at
-      FROM taken t JOIN holdfast.job w ON w.id = t.id
+    SELECT t.*, w.*
+      FROM taken t
+     CROSS JOIN LATERAL (SELECT payload, created_at, {claimed columns} FROM holdfast.job WHERE id = t.id OFFSET 0) w
 ), l AS (
     INSERT INTO holdfast.lease (job_id, epoch, session_id, claim_seq, claimed_at, lane, prio, attempt, crashes, generation, run_at,
                                 run_until, deadline_at, key)
@@ -25,8 +26,8 @@ WITH s AS MATERIALIZED (
     INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts)
     SELECT q.seq, q.at, $1::bigint, 2, ARRAY[j.id], ARRAY[j.epoch], ARRAY[(j.attempt + 1)::smallint] FROM q, j
 )
-SELECT j.id AS job_id, j.epoch, j.lane, j.payload, j.attempt + 1 AS attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
+SELECT j.id AS job_id, j.epoch, j.lane, j.prio, j.key, j.payload, j.attempt + 1 AS attempt, j.crashes, j.generation,
        j.deadline_at - q.at AS until_deadline,
        q.at - coalesce((SELECT queued_at FROM holdfast.life WHERE job_id = j.id AND j.generation > 1), j.created_at) AS waited,
-       j.start_within, j.version, j.trace, j.prio
+       {claimed columns}
   FROM q, j

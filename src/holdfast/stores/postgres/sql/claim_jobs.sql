@@ -1,35 +1,35 @@
--- claim of jobs that a broker told of: queued → processing, for those that wait in this generation, are due and have no key.
--- Held lanes are left out, as in `claim`, and so is what the holds of `promote` keep out of the line.
+-- claim of jobs that a broker has offered: queued → processing, if they are in the offered generation, due, and without a key.
+-- Held lanes are skipped as in `claim`, and so are deferred jobs that `promote` would not make ready.
 -- $1 session, $2 ids, $3 generations
 WITH s AS MATERIALIZED (
     SELECT id FROM holdfast.session WHERE id = $1::bigint AND expires_at > holdfast.clock()
 ), h AS MATERIALIZED (
     SELECT CASE WHEN holdfast.paused('delayed') THEN '-infinity' ELSE holdfast.clock() END AS due, holdfast.paused('retries') AS no_retries
 ), w AS MATERIALIZED (
-    -- Behind SELECT, so that the planner does not count them: it would plan anew for every length, which takes longer than the claim.
+    -- In a SELECT, so that the planner does not see the lengths: it would plan again for each, which takes longer than the claim.
     SELECT u.id, u.generation FROM s, unnest((SELECT $2::uuid[]), (SELECT $3::smallint[])) AS u(id, generation)
-), in_line AS MATERIALIZED (
+), from_ready AS MATERIALIZED (
     SELECT x.t, x.lane FROM w CROSS JOIN LATERAL (
         SELECT r.ctid AS t, r.lane FROM holdfast.ready r
-         WHERE r.id = w.id AND r.generation = w.generation AND r.key IS NULL FOR UPDATE SKIP LOCKED) x
-), in_time AS MATERIALIZED (
+         WHERE {ready may claim} AND r.id = w.id AND r.generation = w.generation AND r.key IS NULL FOR UPDATE SKIP LOCKED) x
+), from_deferred AS MATERIALIZED (
     SELECT x.t, x.lane FROM w CROSS JOIN LATERAL (
         SELECT d.ctid AS t, d.lane FROM holdfast.deferred d
-         WHERE d.id = w.id AND d.generation = w.generation AND d.key IS NULL AND d.run_at <= (SELECT due FROM h)
+         WHERE {deferred may claim} AND d.id = w.id AND d.generation = w.generation AND d.key IS NULL AND d.run_at <= (SELECT due FROM h)
            AND (d.attempt = 0 OR NOT (SELECT no_retries FROM h)) FOR UPDATE SKIP LOCKED) x
 ), held AS MATERIALIZED (
     SELECT CASE WHEN EXISTS (SELECT FROM holdfast.hold) OR EXISTS (SELECT FROM holdfast.breaker WHERE holding)
-                THEN holdfast.held_lanes(ARRAY(SELECT lane FROM in_line UNION SELECT lane FROM in_time), false) ELSE '{}' END AS lanes
+                THEN holdfast.held_lanes(ARRAY(SELECT lane FROM from_ready UNION SELECT lane FROM from_deferred), false) ELSE '{}' END AS lanes
 ), r AS (
-    DELETE FROM holdfast.ready WHERE ctid = ANY (ARRAY(SELECT i.t FROM in_line i, held WHERE i.lane <> ALL (held.lanes)))
+    DELETE FROM holdfast.ready WHERE ctid = ANY (ARRAY(SELECT i.t FROM from_ready i, held WHERE i.lane <> ALL (held.lanes)))
     RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
 ), d AS (
-    DELETE FROM holdfast.deferred WHERE ctid = ANY (ARRAY(SELECT i.t FROM in_time i, held WHERE i.lane <> ALL (held.lanes)))
+    DELETE FROM holdfast.deferred WHERE ctid = ANY (ARRAY(SELECT i.t FROM from_deferred i, held WHERE i.lane <> ALL (held.lanes)))
     RETURNING id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key
 ), j AS MATERIALIZED (
-    SELECT t.*, nextval('holdfast.epoch') AS epoch, w.payload, w.max_attempts, w.owner, w.timeout, w.start_within, w.version, w.trace, w.created_at
+    SELECT t.*, nextval('holdfast.epoch') AS epoch, w.*
       FROM (SELECT * FROM r UNION ALL SELECT * FROM d) t
-     CROSS JOIN LATERAL (SELECT payload, max_attempts, owner, timeout, start_within, version, trace, created_at
+     CROSS JOIN LATERAL (SELECT payload, created_at, {claimed columns}
                            FROM holdfast.job WHERE id = t.id OFFSET 0) w
 ), q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM j LIMIT 1) one
@@ -44,9 +44,9 @@ WITH s AS MATERIALIZED (
     SELECT q.seq, q.at, $1::bigint, 2, a.ids, a.epochs, a.attempts
       FROM q, (SELECT array_agg(id) AS ids, array_agg(epoch) AS epochs, array_agg((attempt + 1)::smallint) AS attempts FROM j) a
 )
-SELECT j.id AS job_id, j.epoch, j.lane, j.payload, j.attempt + 1 AS attempt, j.max_attempts, j.crashes, j.generation, j.owner, j.key, j.timeout,
+SELECT j.id AS job_id, j.epoch, j.lane, j.prio, j.key, j.payload, j.attempt + 1 AS attempt, j.crashes, j.generation,
        j.deadline_at - q.at AS until_deadline,
        q.at - coalesce((SELECT queued_at FROM holdfast.life WHERE job_id = j.id AND j.generation > 1), j.created_at) AS waited,
-       j.start_within, j.version, j.trace, j.prio
+       {claimed columns}
   FROM q, j
  ORDER BY array_position($2::uuid[], j.id)

@@ -5,6 +5,7 @@
 WITH d AS (
     DELETE FROM holdfast.lease
      WHERE job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[]) AND (deadline_at IS NULL OR deadline_at >= holdfast.clock())
+       AND {lease may complete}
     RETURNING job_id, epoch, session_id, claim_seq, claimed_at, attempt, generation, run_at, key
 ), q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM (SELECT 1 FROM d LIMIT 1) one

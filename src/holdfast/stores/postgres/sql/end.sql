@@ -1,20 +1,20 @@
--- fail (bury), reclaim (bury), time_out, cancel: queued or processing → failed or cancelled.
--- $1 ids, $2 epochs (null: whatever lease there is, and jobs in line too), $3 state 4 failed or 5 cancelled, $4 kind of the event,
--- $5 outcome of the attempt, $6 deadline: 0 any, 1 passed, 2 not passed, $7 crashes to add (null: back to 0),
+-- fail, reclaim, time_out, cancel: → failed or cancelled.
+-- $1 ids, $2 epochs (null: under any lease, and queued jobs too), $3 state 4 failed or 5 cancelled, $4 kind of the event,
+-- $5 outcome of the attempt, $6 deadline: 0 any, 1 passed, 2 not passed, $7 crashes to add (null: reset to 0),
 -- $8 codes, $9 messages, $10 details, $11 fingerprints, $12 failures, $13 metas: by place of $1
 WITH r AS (
     DELETE FROM holdfast.ready
-     WHERE $2::bigint[] IS NULL AND id = ANY ($1::uuid[])
+     WHERE {ready may} AND $2::bigint[] IS NULL AND id = ANY ($1::uuid[])
        AND CASE $6::int WHEN 0 THEN true WHEN 1 THEN deadline_at < holdfast.clock() ELSE coalesce(deadline_at >= holdfast.clock(), true) END
     RETURNING id, lane, attempt, crashes, generation, run_at, key
 ), d AS (
     DELETE FROM holdfast.deferred
-     WHERE $2::bigint[] IS NULL AND id = ANY ($1::uuid[])
+     WHERE {deferred may} AND $2::bigint[] IS NULL AND id = ANY ($1::uuid[])
        AND CASE $6::int WHEN 0 THEN true WHEN 1 THEN deadline_at < holdfast.clock() ELSE coalesce(deadline_at >= holdfast.clock(), true) END
     RETURNING id, lane, attempt, crashes, generation, CASE WHEN isfinite(run_at) THEN run_at END AS run_at, key
 ), l AS (
     DELETE FROM holdfast.lease
-     WHERE job_id = ANY ($1::uuid[]) AND ($2::bigint[] IS NULL OR epoch = ANY ($2::bigint[]))
+     WHERE {lease may} AND job_id = ANY ($1::uuid[]) AND ($2::bigint[] IS NULL OR epoch = ANY ($2::bigint[]))
        AND CASE $6::int WHEN 0 THEN true WHEN 1 THEN deadline_at < holdfast.clock() ELSE coalesce(deadline_at >= holdfast.clock(), true) END
     RETURNING *
 ), q AS MATERIALIZED (
@@ -46,4 +46,4 @@ WITH r AS (
     INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)
     SELECT x.seq, q.at, $4::smallint, ARRAY[x.id], ARRAY[x.epoch], ARRAY[x.attempt], ARRAY[x.meta], x.id FROM x, q
 )
-SELECT id, epoch, attempt, key FROM x
+SELECT id AS job_id, epoch, attempt, key FROM x

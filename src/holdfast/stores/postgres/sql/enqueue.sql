@@ -1,19 +1,17 @@
--- enqueue: → queued, for jobs that share one spec. The first send is a plain INSERT: a repeated id raises
--- unique_violation, and the caller then sends enqueue_again. (ON CONFLICT on every enqueue costs 50 B of WAL a row.)
--- ord is computed once: numeric arithmetic per row is dear.
--- $1 ids, $2 payloads, $3 lane, $4 prio, $5 max_attempts, $6 max_crashes, $7 version, $8 owner, $9 key, $10 tags, $11 trace,
--- $12 timeout, $13 sla, $14 start_within, $15 dedupe, $16 dedupe_for, $17 deadline_at
+-- enqueue: → queued, for jobs of one spec that are due now and have no key. A known id raises unique_violation, and the caller
+-- then sends `enqueue_again`: ON CONFLICT in every enqueue would cost 50 B of WAL a row.
+-- ord is computed once, because numeric arithmetic for each row is expensive.
+-- $1 ids, $2 payloads, $3 lane. {$…} is a parameter by its name, with its cast; {spec …} are the columns of
+-- stores/columns.py and their parameters. `python -m tools.sql postgres enqueue` prints the whole text.
 WITH q AS MATERIALIZED (
-    SELECT n.seq, n.at, holdfast.place(n.at) AS ord, coalesce($17::timestamptz, n.at + $13::interval) AS deadline_at
+    SELECT n.seq, n.at, holdfast.place(n.at) AS ord, coalesce({$deadline_at}, n.at + {$sla}) AS deadline_at
       FROM (SELECT holdfast.event_number() AS seq, holdfast.clock() AS at OFFSET 0) n
 ), j AS (
-    INSERT INTO holdfast.job (id, created_at, queued_seq, lane, prio, max_attempts, max_crashes, version, payload, owner, key, tags,
-                              trace, timeout, sla, start_within, dedupe, dedupe_for, deadline_at)
-    SELECT u.id, q.at, q.seq, $3::int, $4::smallint, $5::smallint, $6::smallint, $7::smallint, u.payload, $8::text, $9::text,
-           $10::text[], $11::text, $12::interval, $13::interval, $14::interval, $15::bytea, $16::interval, q.deadline_at
+    INSERT INTO holdfast.job (id, created_at, queued_seq, lane, payload, deadline_at, {spec columns})
+    SELECT u.id, q.at, q.seq, $3::int, u.payload, q.deadline_at, {spec values}
       FROM q, unnest($1::uuid[], $2::text[]) AS u(id, payload)
 ), r AS (
     INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, deadline_at, key)
-    SELECT q.ord, u.id, $3::int, $4::smallint, 0, 0, 1, q.deadline_at, $9::text FROM q, unnest($1::uuid[]) AS u(id)
+    SELECT q.ord, u.id, $3::int, {$prio}, 0, 0, 1, q.deadline_at, {$key} FROM q, unnest($1::uuid[]) AS u(id)
 )
 INSERT INTO holdfast.event (seq, at, kind, job_ids) SELECT q.seq, q.at, 1, $1::uuid[] FROM q

@@ -1,4 +1,5 @@
--- Leases that ran out: their session ended (or is gone: a claim may commit just after), or the attempt passed its hard timeout.
+-- Leases that have expired: their session has ended (or is gone: a claim may commit just after), or the attempt has passed its hard
+-- timeout.
 -- $1 limit, $2 margin, $3 only these jobs (null: all)
 SELECT l.job_id, l.epoch, l.lane, l.attempt, j.max_attempts, l.crashes, j.max_crashes, coalesce(s.worker, 'unknown') AS worker,
        coalesce(s.expires_at > holdfast.clock(), false) AS overran

@@ -1,2 +1,2 @@
--- extend: a session that lives goes on for another ttl. One that ended cannot come back: its jobs may be another's. $1 session
+-- extend: let a live session continue for another ttl. An expired one stays expired, because its jobs may be another's. $1 session
 UPDATE holdfast.session SET expires_at = holdfast.clock() + ttl WHERE id = $1::bigint AND expires_at > holdfast.clock() RETURNING id

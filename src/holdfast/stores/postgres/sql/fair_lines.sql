@@ -1,5 +1,5 @@
--- Every (lane, prio) of fair lanes in which some jobs are not placed yet: two index steps for each line that has jobs.
--- $1 where moments begin
+-- Every (lane, prio) of fair lanes that has jobs which are not placed yet: two index steps for each line that has jobs.
+-- $1 the smallest `ord` of a job without a place
 WITH RECURSIVE t AS (
     (SELECT x.lane, x.prio FROM holdfast.ready x ORDER BY x.lane, x.prio LIMIT 1)
     UNION ALL

@@ -1,6 +1,6 @@
--- Give the free slots of each key to the first jobs waiting for it. A slot is free when its job is neither in line nor
--- processing; how many there are says the job whose turn it is, and who is in one beyond that uses up another. Those that
--- a hold keeps out of the line (see `promote`) wait on. Returns how many stepped into line, and how many slots became free.
+-- Give the free slots of each key to the first jobs that wait for it. A slot is free when its job is neither ready nor processing. The
+-- job whose turn it is says how many slots the key has; a job in a slot beyond that number uses up another. Jobs that a hold keeps from
+-- becoming ready (see `promote`) continue to wait. Returns how many became ready, and how many slots became free.
 -- $1 only these keys (null: all)
 WITH RECURSIVE gone AS (
     DELETE FROM holdfast.key_slot s

@@ -1,8 +1,8 @@
--- retry of a waiting job: due now, in the same generation; also of one that is due, where a hold keeps it out of the line.
+-- retry of a deferred job: make it due now, in the same generation. A due job that a hold keeps deferred is included.
 -- $1 id, $2 kind of the event, $3 meta, $4 priority, negated (null: its own)
 WITH d AS (
     DELETE FROM holdfast.deferred
-     WHERE id = $1::uuid AND isfinite(run_at) AND NOT at_once
+     WHERE {deferred may retry} AND id = $1::uuid AND isfinite(run_at) AND NOT at_once
        AND (run_at > holdfast.clock() OR holdfast.paused('delayed') OR (attempt > 0 AND holdfast.paused('retries')))
     RETURNING *
 ), q AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Whose job is next in each of these lines; those without jobs are left out. Behind SELECT, so that it is planned once.
+-- The owner whose job is next in each of these lines, without lines that have no jobs. It is behind SELECT, so that it is planned once.
 -- $1 lanes, $2 prios
 SELECT p.lane, p.prio, j.owner
   FROM unnest((SELECT $1::int[]), (SELECT $2::smallint[])) AS p(lane, prio)

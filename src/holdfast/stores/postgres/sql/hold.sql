@@ -1,5 +1,5 @@
--- hold: a pause replaces the one before, unless it is the same call sent again; a Retry-After can only lengthen it.
--- $1 kind, $2 name, $3 cause, $4 span (null: until somebody resumes it), $5 reason, $6 by, $7 token of a pause
+-- hold: a pause replaces an earlier one, unless it is the same call sent again. A Retry-After can only lengthen an earlier one.
+-- $1 kind, $2 name, $3 cause, $4 span (null: until it is resumed), $5 reason, $6 by, $7 token of a pause
 INSERT INTO holdfast.hold AS h (kind, name, cause, until, reason, by, at, token)
 SELECT $1::text, $2::text, $3::text, coalesce(n.at + $4::interval, 'infinity'), $5::text, $6::text, n.at, $7::uuid
   FROM (SELECT holdfast.clock() AS at OFFSET 0) n

@@ -1,6 +1,6 @@
--- Deferred jobs that are due step into line, behind who is there. Those with a key wait for `grant`. A hold of the duty
--- `delayed` keeps all of them out, one of `retries` those that were tried before. Returns how many they are, how long until the next
--- is due, and whether there is anything for `grant` to do. $1 limit
+-- promote: make deferred jobs ready that are due, behind those in line. Jobs with a key wait for `grant`. While maintenance task
+-- `delayed` is paused, no job becomes ready; while `retries` is paused, none that was attempted before. Returns how many became ready,
+-- the time until the next is due, and whether `grant` has something to do. $1 limit
 WITH h AS MATERIALIZED (
     SELECT CASE WHEN holdfast.paused('delayed') THEN '-infinity' ELSE holdfast.clock() END AS due, holdfast.paused('retries') AS no_retries
 ), p AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- Finished jobs that were kept long enough, with all that hangs on them. A dead letter is kept until a person redrives or
--- discards it. What it has paid is in the ledger, which stays. $1 before, $2 task (null: all), $3 limit, $4 all but these tasks
+-- discards it. $1 before, $2 task (null: all), $3 limit, $4 all but these tasks
 WITH p AS MATERIALIZED (
     SELECT f.job_id FROM holdfast.done f JOIN holdfast.job j ON j.id = f.job_id JOIN holdfast.lane n ON n.id = j.lane
      WHERE f.finished_at <= holdfast.clock() - $1::interval AND ($2::text IS NULL OR n.task = $2::text)
@@ -14,6 +14,5 @@ WITH p AS MATERIALIZED (
 ), d4 AS (DELETE FROM holdfast.life WHERE job_id = ANY (ARRAY(SELECT unnest(a) FROM ids))
 ), d5 AS (DELETE FROM holdfast.dedupe WHERE job_id = ANY (ARRAY(SELECT unnest(a) FROM ids))
 ), d6 AS (DELETE FROM holdfast.attempt_log WHERE job_id = ANY (ARRAY(SELECT unnest(a) FROM ids))
-), d7 AS (DELETE FROM holdfast.credit_hold WHERE job = ANY (ARRAY(SELECT unnest(a)::text FROM ids)) AND standing <> 'held'
-), d8 AS (DELETE FROM holdfast.job WHERE id = ANY (ARRAY(SELECT unnest(a) FROM ids)))
+), d7 AS (DELETE FROM holdfast.job WHERE id = ANY (ARRAY(SELECT unnest(a) FROM ids)))
 DELETE FROM holdfast.done WHERE job_id = ANY (ARRAY(SELECT unnest(a) FROM ids)) RETURNING job_id

@@ -1,4 +1,4 @@
--- queue_position: where a job is, who is before it, who has its key, its newest move, and what is in use of bounds.
+-- queue_position: where a job is, which jobs are ahead of it, which job holds its key, its newest move, and how much of its limits is used.
 -- $1 id  $2 how many to count  $3 the number of the last kind that moves a job  $4 scopes
 WITH pointers AS (
     SELECT queued_seq AS seq FROM holdfast.job WHERE id = $1::uuid

@@ -1,5 +1,5 @@
--- Note what is about to be put outside: under the current lease, or one that was ended by deadline or by a person, because
--- its result may still come late. $1 id, $2 epoch, $3 reference, $4 name, $5 bytes
+-- Record an artifact before it is stored outside: under the current lease, or under one that a deadline or a person has ended, because its
+-- result may still arrive late. $1 id, $2 epoch, $3 reference, $4 name, $5 bytes
 INSERT INTO holdfast.artifact (job_id, epoch, reference, name, bytes, at)
 SELECT $1::uuid, $2::bigint, $3::text, $4::text, $5::bigint, holdfast.clock()
  WHERE EXISTS (SELECT FROM holdfast.lease WHERE job_id = $1::uuid AND epoch = $2::bigint)

@@ -1,4 +1,4 @@
--- reject: → failed at intake, on record: attempt 0, no dead letter. $1 id, $2 payload, $3 lane, $4 owner, $5 code, $6 message, $7 meta
+-- reject: → failed at once, with a record: attempt 0, no dead letter. $1 id, $2 payload, $3 lane, $4 owner, $5 code, $6 message, $7 meta
 WITH q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at
 ), j AS (

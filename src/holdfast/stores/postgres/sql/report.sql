@@ -1,5 +1,5 @@
--- report: replaces what this worker told before, and answers how its dependencies stand. The statement's snapshot is older
--- than what it writes, so its own rows are counted as they come.
+-- report: replaces the reports of a worker, and returns the states of their dependencies. One statement, because every worker
+-- sends it once a second. Its snapshot is older than what it writes, so the new reports are counted from the parameters.
 -- $1 session, $2 how long a report counts; by place: $3 dependencies, $4 shards, $5 versions, $6 votes, $7 capacities,
 -- $8 in flight, $9 latencies, $10 calls, $11 failures
 WITH q AS MATERIALIZED (

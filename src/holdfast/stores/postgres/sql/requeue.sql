@@ -1,11 +1,12 @@
--- fail (retry), release, reclaim: processing → queued. A delay of 0 goes straight back into line, at its end; a job with a
--- key goes through `grant`, which lets it in when it is its turn.
--- $1 ids, $2 epochs, $3 delays, $4 outcomes, $5 failures, $6 attempts given back, $7 crashes to add (null: back to 0),
+-- fail, release, reclaim: processing → queued. A job with a delay of 0 is ready at once, behind the others. A job with a key waits
+-- for `grant`, which makes it ready when a slot of the key is free.
+-- $1 ids, $2 epochs, $3 delays, $4 outcomes, $5 failures, $6 attempts to give back, $7 crashes to add (null: reset to 0),
 -- $8 metas: by place; $9 kind of the event; $10 also those whose deadline has passed
 WITH d AS (
     DELETE FROM holdfast.lease
      WHERE job_id = ANY ($1::uuid[]) AND epoch = ANY ($2::bigint[])
        AND ($10::boolean OR deadline_at IS NULL OR deadline_at >= holdfast.clock())
+       AND {lease may}
     RETURNING *
 ), q AS MATERIALIZED (
     SELECT n.seq, n.at, holdfast.place(n.at) AS ord

@@ -1,7 +1,7 @@
--- retry of a finished job: failed or cancelled → queued, as a new generation. The epoch only grows, so it stays.
--- $1 id, $2 kind of the event, $3 meta, $4 lane (null: its own). Returns nothing when it is not finished that way.
+-- retry of a finished job: failed or cancelled → queued, as a new generation. The epoch stays, because it must only grow.
+-- $1 id, $2 kind of the event, $3 meta, $4 lane (null: its own). Returns nothing if the job is not failed or cancelled.
 WITH f AS (
-    DELETE FROM holdfast.done WHERE job_id = $1::uuid AND state IN (4, 5) RETURNING *
+    DELETE FROM holdfast.done WHERE job_id = $1::uuid AND {done may retry} RETURNING *
 ), q AS MATERIALIZED (
     SELECT holdfast.event_number() AS seq, holdfast.clock() AS at FROM f
 ), g AS (

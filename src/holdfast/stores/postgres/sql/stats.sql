@@ -1,5 +1,5 @@
--- How many wait and run in each lane that has any, and since when the next one is due. Every count stops at $1. Lanes that have
--- none are never looked at: from one lane to the next by the index.
+-- How many jobs wait and run in each lane that has any, and since when the next one is due. Every count stops at $1. Lanes without jobs
+-- are never visited: the scan steps from one lane to the next by the index.
 WITH RECURSIVE waits AS (
     (SELECT x.lane FROM holdfast.ready x ORDER BY x.lane LIMIT 1)
     UNION ALL

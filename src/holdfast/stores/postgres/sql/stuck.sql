@@ -1,4 +1,4 @@
--- Attempts that run on for too long: their leases hold, but they began longer ago than their task is allowed.
+-- Attempts that run too long: their leases are current, but they began longer ago than their task allows.
 -- $1 tasks, $2 how long an attempt of each may take, $3 limit, $4 only of this owner, $5 only these jobs (null: all)
 SELECT l.job_id, l.epoch, l.lane, l.attempt, j.max_attempts, l.crashes, j.max_crashes, s.worker, false AS overran
   FROM unnest($1::text[], $2::interval[]) AS m(task, most)

@@ -1,4 +1,4 @@
--- The next lines behind ($1, $2) that have jobs waiting, and whose job is next in each: one step of the index for each line.
+-- The next lines after ($1, $2) that have ready jobs, and the owner of the next job in each: one index step for each line.
 -- $1 lane, $2 prio, $3 limit
 WITH RECURSIVE t AS (
     (SELECT x.lane, x.prio, x.id FROM holdfast.ready x WHERE (x.lane, x.prio) > ($1::int, $2::smallint)

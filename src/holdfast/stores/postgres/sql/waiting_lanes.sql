@@ -1,4 +1,4 @@
--- Every lane that has jobs waiting: from one lane to the next by the index.
+-- Every lane that has ready jobs: the scan steps from one lane to the next by the index.
 WITH RECURSIVE waits AS (
     (SELECT x.lane FROM holdfast.ready x ORDER BY x.lane LIMIT 1)
     UNION ALL

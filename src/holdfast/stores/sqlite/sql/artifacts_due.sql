@@ -1,4 +1,4 @@
--- The artifacts of jobs that `purge_results` or `purge_jobs` would take, were it not for these. A null keeps for ever.
+-- The artifacts that have to be deleted before `purge_results` or `purge_jobs` removes their jobs. A null keeps for ever.
 SELECT j.uid AS job_id, a.epoch, a.reference, a.name, a.bytes, a.at
   FROM holdfast_artifact a JOIN holdfast_job j ON j.id = a.job JOIN holdfast_lane l ON l.id = j.lane
  WHERE j.phase >= 3 AND (:task IS NULL OR l.task = :task)

@@ -1,4 +1,4 @@
--- `head` without those whose key is used up (:full) and those who were picked already: who stands behind them.
+-- `head` without jobs whose key has no free slot (:full) and without jobs that were picked already.
 SELECT json_group_array(json_array(prio, ord, id, key))
   FROM (SELECT prio, ord, id, key FROM holdfast_job
          WHERE phase = 0 AND lane = :lane AND prio BETWEEN :first AND :last AND ord < :before

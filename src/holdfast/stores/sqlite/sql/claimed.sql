@@ -1,4 +1,5 @@
--- What a worker needs to know of the jobs it just claimed, in the order it claimed them.
-SELECT json_group_array(json_array(j.uid, j.lane, j.payload, j.attempt, j.max_attempts, j.crashes, j.generation, j.owner,
-                                   j.key, j.timeout, j.deadline_at, j.queued_at, j.start_within, j.version, j.trace, j.prio))
-  FROM json_each(:ids) i JOIN holdfast_job j ON j.id = i.value
+-- What a worker needs to know of the jobs that it has just claimed, in the order in which it claimed them. The columns of
+-- {claimed …} are those of stores/columns.py; json_each is wrapped so that its own columns cannot have their names.
+SELECT json_group_array(json_array(uid, lane, prio, key, payload, attempt, crashes, generation, deadline_at, queued_at,
+                                   {claimed columns}))
+  FROM (SELECT value AS number FROM json_each(:ids)) JOIN holdfast_job ON id = number

@@ -1,2 +1,2 @@
--- discard_messages: a parked message is given up.
+-- discard_messages: delete a parked message.
 DELETE FROM holdfast_outbox WHERE id = :id AND line = 3 RETURNING topic, key, error

@@ -1,4 +1,5 @@
--- Owners whose latest pass is a stride or more behind the head of the line: their next job stands at the head with or without it.
+-- Delete the records of owners whose latest pass is a stride or more behind the head of the line. Their next job is placed at the head
+-- with or without it.
 DELETE FROM holdfast_flow
  WHERE lane = :lane AND prio = :prio
    AND owner IN (SELECT f.owner FROM holdfast_flow f LEFT JOIN holdfast_owner_weight w ON w.owner = f.owner

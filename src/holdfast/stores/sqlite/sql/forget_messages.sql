@@ -1,3 +1,3 @@
--- forget_messages: remove what was published long ago.
+-- forget_messages: delete messages that were published long ago.
 DELETE FROM holdfast_outbox
  WHERE number IN (SELECT number FROM holdfast_outbox WHERE line = 4 AND settled_at <= :before ORDER BY settled_at LIMIT :limit)

@@ -1,5 +1,5 @@
--- Which of these lanes something holds, by their places in ?1, a JSON array of [queue, task, dependency, shard, label]: a few
--- steps of an index for each lane, however much is held. ?2 now; ?3 a trial passes breakers.
+-- Which of these lanes are held, by their places in ?1, a JSON array of [queue, task, dependency, shard, label]. This takes a few index
+-- steps for each lane, however much is held. ?2 now; ?3 a trial passes breakers.
 SELECT l.key
   FROM json_each(?1) l
  WHERE EXISTS (SELECT 1 FROM holdfast_hold h WHERE h.kind = 'queue' AND h.name = l.value ->> 0 AND (h.until IS NULL OR h.until > ?2))

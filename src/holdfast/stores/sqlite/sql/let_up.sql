@@ -1,5 +1,5 @@
--- let_up: those in line again that waited behind a key, if nothing is before them any more. No more than a few batches at
--- once: the relay that delivers them lets in the next.
+-- let_up: return messages to the line that waited behind a key, if nothing is before them any more. At most a few batches at once: the
+-- relay that delivers them lets in the next ones.
 UPDATE holdfast_outbox SET line = 0
  WHERE number IN (SELECT b.number FROM holdfast_outbox b
                    WHERE b.topic = :topic AND b.key = :key AND b.key IS NOT NULL AND b.line = 1

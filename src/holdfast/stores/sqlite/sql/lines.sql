@@ -1,4 +1,4 @@
--- Which of these lanes have somebody in line, and between which priorities: two looks at an index for each.
+-- Which of these lanes have ready jobs, and between which priorities: two index lookups for each.
 SELECT lane, first, last
   FROM (SELECT l.value AS lane,
                (SELECT prio FROM holdfast_job WHERE phase = 0 AND lane = l.value ORDER BY prio LIMIT 1) AS first,

@@ -1,5 +1,5 @@
--- Deferred jobs that are due step into line, at the place their time gives them. A hold of the duty `delayed` keeps all of
--- them out, one of `retries` those that were tried before.
+-- promote: make deferred jobs ready that are due, at the place in line that their time gives them. While maintenance task `delayed` is
+-- paused, no job becomes ready; while `retries` is paused, none that was attempted before.
 UPDATE holdfast_job SET phase = 0, ord = run_at
  WHERE id IN (SELECT id FROM (SELECT id FROM holdfast_job
                                WHERE phase = 1 AND (attempt > 0) = 0

@@ -1,5 +1,5 @@
--- Note what is about to be put outside: under the current lease, or one that was ended by deadline or by a person, because
--- its result may still come late.
+-- Record an artifact before it is stored outside: under the current lease, or under one that a deadline or a person has ended, because its
+-- result may still arrive late.
 INSERT INTO holdfast_artifact (job, epoch, reference, name, bytes, at)
 SELECT j.id, :epoch, :reference, :called, :bytes, :now
   FROM holdfast_job j

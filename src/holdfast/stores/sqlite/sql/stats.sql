@@ -1,5 +1,5 @@
--- How many wait and run in each lane that has any, and since when the next one is due. Every count stops at :most. Lanes that have
--- none are never looked at: from one lane to the next by the index.
+-- How many jobs wait and run in each lane that has any, and since when the next one is due. Every count stops at :most. Lanes without jobs
+-- are never visited: the scan steps from one lane to the next by the index.
 WITH RECURSIVE waits (lane) AS (
     SELECT (SELECT lane FROM holdfast_job WHERE phase = 0 ORDER BY lane LIMIT 1)
     UNION ALL

@@ -1,4 +1,4 @@
--- take_messages: who stands in line behind a number, and whether something of its key is before it.
+-- take_messages: the messages in line after a number, and whether an older one of the same key is before each.
 SELECT o.number,
        o.key IS NOT NULL AND (
            EXISTS (SELECT 1 FROM holdfast_outbox b
@@ -8,4 +8,4 @@ SELECT o.number,
         OR (:strict AND EXISTS (
                 SELECT 1 FROM holdfast_outbox b
                  WHERE b.topic = o.topic AND b.key = o.key AND b.key IS NOT NULL AND b.line = 3 AND b.number < o.number)))
-  FROM holdfast_outbox o WHERE o.topic = :topic AND o.line = 0 AND o.number > :last ORDER BY o.number LIMIT :look
+  FROM holdfast_outbox o WHERE o.topic = :topic AND o.line = 0 AND o.number > :last ORDER BY o.number LIMIT :most

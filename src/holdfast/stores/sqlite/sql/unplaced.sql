@@ -1,4 +1,4 @@
--- The priorities of a fair lane at which somebody waits to be placed: from one to the next by the index.
+-- The priorities of a fair lane that have jobs which are not placed yet: the scan steps from one to the next by the index.
 WITH RECURSIVE line (prio) AS (
     SELECT (SELECT prio FROM holdfast_job WHERE phase = 0 AND lane = :lane ORDER BY prio LIMIT 1)
     UNION ALL

@@ -1,4 +1,4 @@
--- The next lines behind (:lane, :prio) that have jobs waiting, and whose job is next in each: one step of the index for each line.
+-- The next lines after (:lane, :prio) that have ready jobs, and the owner of the next job in each: one index step for each line.
 WITH RECURSIVE head (id) AS (
     SELECT coalesce((SELECT id FROM holdfast_job WHERE phase = 0 AND lane = :lane AND prio > :prio ORDER BY prio, ord, id LIMIT 1),
                     (SELECT id FROM holdfast_job WHERE phase = 0 AND lane > :lane ORDER BY lane, prio, ord, id LIMIT 1))

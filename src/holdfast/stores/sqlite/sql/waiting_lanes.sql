@@ -1,4 +1,4 @@
--- Every lane that has jobs waiting: from one lane to the next by the index.
+-- Every lane that has ready jobs: the scan steps from one lane to the next by the index.
 WITH RECURSIVE waits (lane) AS (
     SELECT (SELECT lane FROM holdfast_job WHERE phase = 0 ORDER BY lane LIMIT 1)
     UNION ALL

@@ -1,4 +1,4 @@
--- The event log, and how far its readers have come.
+-- The event log.
 
 CREATE SEQUENCE holdfast.event_seq;
 
@@ -48,9 +48,3 @@ CREATE FUNCTION holdfast.event_numbers_lag() RETURNS boolean LANGUAGE sql VOLATI
 $$ SELECT coalesce((SELECT max(seq) >> 20 FROM holdfast.event)
                    >= greatest(pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
                                pg_current_xact_id_if_assigned()::text::bigint + 1) + holdfast.event_offset(), false) $$;
-
--- How far readers of events have come.
-CREATE TABLE holdfast.bookmark (
-    name  text PRIMARY KEY,
-    event text NOT NULL  -- a number; in an old cluster it may exceed a bigint
-) WITH (fillfactor = 50);

@@ -1,4 +1,4 @@
--- The event log, and how far its readers have come.
+-- The event log.
 
 -- One row records the same move of many jobs: [[uid, epoch, attempt, meta], …]. Jobs and attempts point to their event rows
 -- (queued_event, epoch, settle_event), so the history of one job needs no index here. A rare move of a single job has its
@@ -11,9 +11,3 @@ CREATE TABLE holdfast_event (
     moves TEXT NOT NULL
 ) STRICT;
 CREATE INDEX holdfast_event_job ON holdfast_event (job) WHERE job IS NOT NULL;
-
--- How far readers of events have come.
-CREATE TABLE holdfast_bookmark (
-    name  TEXT PRIMARY KEY,
-    event INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;

@@ -29,7 +29,7 @@ CREATE INDEX holdfast_breaker_holding ON holdfast_breaker (holding) WHERE holdin
 CREATE TABLE holdfast_report (
     dependency TEXT NOT NULL,
     shard      TEXT NOT NULL,
-    session    INTEGER NOT NULL,
+    session_id INTEGER NOT NULL,
     at         INTEGER NOT NULL,
     version    INTEGER NOT NULL,        -- of the breaker that the vote is about
     vote       INTEGER NOT NULL,
@@ -38,5 +38,5 @@ CREATE TABLE holdfast_report (
     latency    REAL,
     calls      INTEGER NOT NULL,
     failures   INTEGER NOT NULL,
-    PRIMARY KEY (dependency, shard, session)
+    PRIMARY KEY (dependency, shard, session_id)
 ) STRICT, WITHOUT ROWID;

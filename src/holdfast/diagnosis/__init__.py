@@ -1,0 +1,1 @@
+"""Explain why a job is not running. Pure."""

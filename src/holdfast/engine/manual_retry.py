@@ -1,0 +1,111 @@
+"""A person's retry of one job: what it forgets, what it is called with, and the attempt that it may take from a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from holdfast.engine.engine import Engine
+from holdfast.engine.ports import Reclaim, StuckAttempt
+from holdfast.engine.recovery import stuck_failure
+from holdfast.errors import Changed, Conflict, Forbidden, UnknownJob, UsageError
+from holdfast.jobs.internal import is_internal
+from holdfast.jobs.job import Edit, JobId, JobRow
+from holdfast.jobs.moves import Kind
+from holdfast.jobs.precondition import Precondition
+from holdfast.jobs.verdict import Bury, RetryAfter
+from holdfast.tasks.payload import decode_any
+
+
+async def job_row(engine: Engine, job_id: JobId) -> JobRow:
+    """Return the job's row. Raises `UnknownJob` when there is none."""
+    row = await engine.store.queries.job(job_id)
+    if row is None:
+        raise UnknownJob(job_id)
+    return row
+
+
+async def retry_job(
+    engine: Engine,
+    job_id: JobId,
+    *,
+    by: str,
+    from_step: str | None,
+    args: Mapping[str, object] | None,
+    priority: int | None,
+    precondition: Precondition,
+) -> int:
+    """Queue the job now and return its queue position. Raises `Conflict` when its state does not allow it."""
+    forget = None if from_step is None else await _steps_from(engine, job_id, from_step)
+    if args is None:
+        edit = None
+        await check_again(engine, job_id)
+    else:
+        edit = await _edit(engine, job_id, args)
+
+    async def retry(stuck: StuckAttempt | None) -> int:
+        return await engine.store.retry(
+            job_id,
+            by,
+            kind=Kind.manual_retry,
+            forget=forget,
+            edit=edit,
+            priority=priority,
+            precondition=precondition,
+            stuck=stuck,
+        )
+
+    try:
+        position = await retry(None)
+    except Changed:
+        raise
+    except Conflict:
+        # A stuck attempt is taken from its worker in the same move: of two callers, one is refused.
+        limits = engine.recovery.stuck_limits()
+        found = await engine.store.stuck(limits, 1, ids=[job_id]) if limits else []
+        if not found:
+            raise
+        [attempt] = found
+        failure = stuck_failure(attempt, limits[attempt.lane.task])
+        position = await retry(StuckAttempt(attempt.lease, failure))
+        is_last = attempt.attempt >= attempt.max_attempts
+        verdict = Bury(failure) if is_last else RetryAfter(timedelta(), failure)
+        engine.observers.reclaimed([(attempt, Reclaim(attempt.lease, verdict, crashed=False))], 1)
+    engine.observers.retried(Kind.manual_retry)
+    engine.moved(job_id)
+    return position
+
+
+async def check_again(engine: Engine, job_id: JobId) -> None:
+    """Ask the check of its task about a job that is to run again.
+
+    Its arguments were accepted under other rules, or were never checked (`reject`).
+    """
+    if any(task.policy.check for task in engine.tasks.values()):
+        row = await job_row(engine, job_id)
+        if row.task in engine.tasks:
+            engine.tasks[row.task].check_again(row.owner, row.payload)
+
+
+async def _edit(engine: Engine, job_id: JobId, args: Mapping[str, object]) -> Edit:
+    """Return the call with other arguments, checked as `enqueue` does."""
+    row = await job_row(engine, job_id)
+    task = engine.tasks.get(row.task)
+    if is_internal(row.task):
+        raise Forbidden(f"job {job_id} is one of the engine's own; it is retried as it is, without args")
+    if task is None:
+        raise UsageError(
+            f"task {row.task!r} is not one of this app, so other arguments cannot be checked; retry it as it is, or in its app"
+        )
+    payload = task.signature.dump(task.signature.bind((), args), engine.settings.payload_limit)
+    task.check(row.owner, payload)
+    before, after = row.payload if isinstance(row.payload, dict) else {}, decode_any(payload)
+    names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+    return Edit(payload, task.policy.version, tuple(names))
+
+
+async def _steps_from(engine: Engine, job_id: JobId, name: str) -> Collection[str]:
+    names = list(await engine.store.queries.steps(job_id))
+    if name not in names:
+        raise UsageError(f"job {job_id} has no recorded step {name!r}; it has: {', '.join(names) or 'none'}")
+    return names[names.index(name) :]

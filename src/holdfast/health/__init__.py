@@ -1,0 +1,1 @@
+"""The health of a deployment: reads the inputs and judges them."""

@@ -1,0 +1,1 @@
+"""The relay: deliver messages from the outbox to their targets."""

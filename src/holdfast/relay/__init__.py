@@ -1,1 +1,0 @@
-"""Brings messages from the outbox to their targets."""

@@ -1,0 +1,2 @@
+-- job: a job as people see it. $1 id
+SELECT * FROM holdfast.jobs WHERE id = $1

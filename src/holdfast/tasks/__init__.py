@@ -1,0 +1,1 @@
+"""What users declare: tasks, their options, payloads, settings, schedules, plug-ins, and the policy file."""

@@ -1,1 +1,0 @@
-"""Where the relay delivers: one module a target, each behind its own extra."""
