@@ -268,7 +268,8 @@ class Store(Protocol):
     ) -> list[Claimed]:
         """Move up to *limit* due jobs of these lanes from queued to processing, and return them.
 
-        Return nothing for a session that has ended. Lanes that are held are skipped. Levels of priority are served by their
+        Return nothing for a session that has ended, and otherwise only if nothing is due. Fewer than *limit* jobs do not mean
+        that no more are due: ask again. Lanes that are held are skipped. Levels of priority are served by their
         weights (`holdfast.resilience.fairness.Turns`), and the owners of a fair lane in turn.
 
         Args:

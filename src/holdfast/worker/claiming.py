@@ -34,7 +34,7 @@ class ClaimResult(Enum):
 
     NO_ROOM = auto()
     EMPTY = auto()
-    SHORT = auto()  # fewer than were asked for: no more are due
+    SHORT = auto()  # fewer than were asked for: the next claim tells whether more are due
     FULL = auto()
 
 
