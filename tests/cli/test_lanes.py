@@ -267,7 +267,7 @@ def test_schedules_show_when_they_tick(folder: Path, capsys: Capture) -> None:  
     [report] = [one for name, one in shown.items() if name != "often"]
     assert (report["when"], report["zone"], report["last"]) == ("0 7 * * mon-fri", "Europe/Berlin", None)
     assert report["next"] is not None
-    assert (shown["often"]["when"], shown["often"]["zone"], shown["often"]["paused"]) == (
+    assert (shown["often"]["when"], shown["often"]["zone"], shown["often"]["held"]) == (
         "every 5m",
         None,
         None,
@@ -283,10 +283,10 @@ def test_a_schedule_is_paused_and_resumed(capsys: Capture) -> None:  # E27 E39 E
     with_app(tick)
     assert answer(capsys, "schedules", "pause", "report", "--reason", "holidays")["reason"] == "holidays"
     [shown] = answer(capsys, "schedules")["schedules"]
-    assert (shown["name"], shown["paused"]["reason"]) == ("report", "holidays")
+    assert (shown["name"], shown["held"]["reason"]) == ("report", "holidays")
     assert "holidays" in said(capsys, "schedules")
     assert said(capsys, "schedules", "resume", "report") == "schedule report is resumed\n"
-    assert answer(capsys, "schedules")["schedules"][0]["paused"] is None
+    assert answer(capsys, "schedules")["schedules"][0]["held"] is None
 
 
 def test_a_schedule_that_no_code_declares_is_forgotten_with_its_pause(capsys: Capture) -> None:  # E39 E67

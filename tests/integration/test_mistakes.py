@@ -495,6 +495,10 @@ POSTGRES_CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
         lambda w: _reach(f"{w.url.rpartition('/')[0]}/no_such_database"),
         "create it, then run `holdfast migrate`",
     ),
+    "a reason that PostgreSQL cannot store": (
+        lambda w: w.app.queues.pause("default", reason="de\x00ploy"),
+        "a text contains a NUL character, which PostgreSQL cannot store; remove it",
+    ),
     "a webhook without a key": (
         lambda w: w.app.webhooks.create("https://1.1.1.1/"),
         "need a key; set HOLDFAST_SECRET, the same in every process of this app; make one with python -c",

@@ -9,6 +9,7 @@ import typer
 from holdfast.cli.command import Cli
 from holdfast.cli.options import current_user
 from holdfast.cli.times import ago
+from holdfast.cli.views import view
 from holdfast.errors import Conflict
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
@@ -29,15 +30,7 @@ ByOption = Annotated[
 def held_view(held: Held | None) -> dict[str, Any] | None:
     if held is None:
         return None
-    return {
-        "kind": held.scope.kind,
-        "name": held.scope.name,
-        "cause": held.cause,
-        "reason": held.reason,
-        "by": held.by,
-        "at": held.at,
-        "until": held.until,
-    }
+    return {"kind": held.scope.kind, "name": held.scope.name} | view(held, without=("scope",))
 
 
 def held_by(held: Held | None) -> str | None:

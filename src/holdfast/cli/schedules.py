@@ -30,7 +30,7 @@ def list_(cli: Cli) -> None:
     rows = cli.ask(lambda app: app.schedules.list())
     cli.table(
         {"schedules": [_view(row) for row in rows]},
-        ["schedule", "task", "when", "zone", "last", "next", "paused"],
+        ["schedule", "task", "when", "zone", "last", "next", "held by"],
         ((row.name, row.task, row.when, row.zone, row.last, row.next, held_by(row.held)) for row in rows),
         empty="No schedules; --app shows those of an app that no worker has served yet.",
     )
@@ -40,7 +40,7 @@ list_by_default(schedules, list_)
 
 
 def _view(row: ScheduleRow) -> dict[str, Any]:
-    return view(row, without=("held",)) | {"paused": held_view(row.held)}
+    return view(row) | {"held": held_view(row.held)}
 
 
 @command(schedules)

@@ -97,6 +97,8 @@ def translate(error: BaseException, url: str) -> StoreError:
             return StoreUnavailable(f"PostgreSQL at {where} did not answer in time")
         case _ if isinstance(error, _AWAY):
             return StoreUnavailable(f"PostgreSQL at {where} cannot be reached; is it running?")
+        case asyncpg.CharacterNotInRepertoireError() | asyncpg.UntranslatableCharacterError():
+            return StoreError("a text contains a NUL character, which PostgreSQL cannot store; remove it")
         case asyncpg.InsufficientPrivilegeError():
             return StoreError(
                 f"the database user may not do this at {where}: {error}; connect as the owner of the schema, or grant it:"
