@@ -506,6 +506,7 @@ export interface OwnerView {
   concurrency: number | null;
   jobs: QuotaView;
   cost: QuotaView;
+  manual_retries: QuotaView;
 }
 
 export interface PauseRequest {

@@ -15,7 +15,8 @@ HoldfastError
 ├── BadSignature          the signature of a message is not valid
 ├── Conflict              the state of the job does not allow this action
 │   └── Changed           the job changed after you read it; nothing was done
-├── Refused               an extension refused the move; nothing was done
+├── Refused               an extension or a quota refused the move; nothing was done
+│   └── QuotaExceeded     the quota of manual retries of the job's owner is used up
 ├── LeaseLost             a worker's write arrived after its lease had ended; nothing was changed
 ├── JobFailed             raised by `handle.result()`: the job ended without a result
 ├── ResultExpired         the result or file of a job has been removed after its retention
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     Duration = str | int | float | timedelta  # as `holdfast.values.duration` reads it
 
@@ -141,7 +142,7 @@ class Changed(Conflict):
 
 
 class Refused(HoldfastError):
-    """An extension refused the move; nothing was done.
+    """An extension or a quota refused the move; nothing was done.
 
     Args:
         message: What was refused, and what to do.
@@ -152,6 +153,29 @@ class Refused(HoldfastError):
     def __init__(self, message: str, *, code: str, **facts: Any) -> None:
         super().__init__(message)
         self.code, self.facts = code, facts
+
+
+class QuotaExceeded(Refused):
+    """An owner has used up a quota (HTTP 429); nothing was done.
+
+    Args:
+        owner: The owner, or its organization.
+        quota: The key of the quota in the policy file, such as "manual_retries_per_day".
+        limit: How much the quota allows.
+        resets_at: When the next period begins.
+    """
+
+    def __init__(self, owner: str, quota: str, limit: int, resets_at: datetime) -> None:
+        counted, _, period = quota.partition("_per_")
+        super().__init__(
+            f"{owner} may use {limit} {counted.replace('_', ' ')} a {period}, and this would be more;"
+            f" send it again after {resets_at:%Y-%m-%d %H:%M} UTC, or raise the quota",
+            code="QUOTA_EXCEEDED",
+            quota=quota,
+            limit=limit,
+            resets_at=resets_at,
+        )
+        self.owner, self.quota, self.limit, self.resets_at = owner, quota, limit, resets_at
 
 
 class LeaseLost(HoldfastError):

@@ -30,6 +30,7 @@ NAMES = [
     "Limits",
     "Page",
     "PayloadError",
+    "QuotaExceeded",
     "ResultExpired",
     "Retention",
     "Retry",

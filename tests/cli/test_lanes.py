@@ -306,3 +306,20 @@ def test_a_schedule_that_no_code_declares_is_forgotten_with_its_pause(capsys: Ca
         assert await app.queues.holds() == []
 
     with_app(held)
+
+
+def test_owners_are_shown_with_what_they_have_used(folder: Path, capsys: Capture) -> None:  # E18 E67
+    with_app(lambda app: app.queues.list())
+    assert said(capsys, "owners") == "The policy file names no owner.\n"
+    (folder / "holdfast.toml").write_text(
+        "[quotas.small]\nper_month = 5\ncost_per_day = 2.5\nmanual_retries_per_day = 1\n"
+        '[owners."acme/ann"]\nquota = "small"\nweight = 3\nlimits = { rate = "60/min" }\n'
+    )
+    [shown] = answer(capsys, "owners")["owners"]
+    assert shown == answer(capsys, "owners", "show", "acme/ann")
+    assert (shown["owner"], shown["rate"], shown["jobs"]["month"]["limit"]) == ("acme/ann", "60/1m", 5)
+    assert shown["manual_retries"]["day"] == {"used": 0, "limit": 1}
+    for words in (said(capsys, "owners"), said(capsys, "owners", "show", "acme/ann")):
+        assert "0 of 1" in words
+        assert "0 of 2.5" in words
+    assert "manual retries" not in said(capsys, "owners", "show", "bob")

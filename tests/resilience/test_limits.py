@@ -62,7 +62,15 @@ def test_a_concurrency_is_a_count(value: Any) -> None:  # E26
 
 def test_a_quota_of_a_day_fits_into_that_of_a_month() -> None:  # E18
     assert Quota(per_day=0).per_day == 0
-    for bad in ({"per_day": 5, "per_month": 4}, {"cost_per_day": 5, "cost_per_month": 4.5}, {"per_day": -1}):
+    assert Quota(manual_retries_per_day=2, manual_retries_per_month=2).limits_manual_retries
+    assert not Quota(per_day=2).limits_manual_retries
+    for bad in (
+        {"per_day": 5, "per_month": 4},
+        {"cost_per_day": 5, "cost_per_month": 4.5},
+        {"manual_retries_per_day": 5, "manual_retries_per_month": 4},
+        {"per_day": -1},
+        {"manual_retries_per_day": 1.5},
+    ):
         with pytest.raises(UsageError):
             Quota(**bad)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, time, timedelta
+from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,28 @@ async def test_an_owner_sees_what_it_may_use_and_has_used(tmp_path: Path) -> Non
     [row] = await house.app.queues.owners()
     assert row == await house.app.queues.owner("acme/ann")
     assert (row.jobs.day.limit, row.cost.month.limit) == (5, 2.5)
+
+
+async def test_a_manual_retry_beyond_the_quota_is_refused_until_the_next_period(
+    tmp_path: Path,
+) -> None:  # E18, E66
+    file = tmp_path / "holdfast.toml"
+    file.write_text("[quotas.default]\nmanual_retries_per_day = 2\n")
+    house = new_house(new_app(policies=file))
+    first, second, third = [await house.dead("alice") for _ in range(3)]
+    ask = partial(call, role=Role.OWNER, as_owner="alice", house=house)
+    assert (await ask("retry_job", job_id=first)).status_code == 200
+    assert (await ask("redrive_dead_letter", job_id=second)).status_code == 200
+    for operation in ("retry_job", "redrive_dead_letter"):
+        refused = await ask(operation, job_id=third)
+        problem = refused.json()
+        assert (refused.status_code, problem["code"]) == (429, "QUOTA_EXCEEDED")
+        assert (problem["quota"], problem["limit"]) == ("manual_retries_per_day", 2)
+        resets_at = datetime.fromisoformat(problem["resets_at"])
+        assert parsedate_to_datetime(refused.headers["retry-after"]) == resets_at
+        assert resets_at.time() == time()
+    shown = (await ask("get_owner", owner="alice")).json()["manual_retries"]
+    assert shown == {"day": {"used": 2, "limit": 2}, "month": {"used": 0, "limit": None}}
 
 
 async def test_stuck_jobs_are_listed_and_reclaimed(timed: tuple[House, ManualClock]) -> None:  # S5

@@ -209,6 +209,7 @@ def test_owners_quotas_and_priorities() -> None:  # E18 E25 E26
         [quotas.gold]
         per_month = 1000
         cost_per_day = 2
+        manual_retries_per_day = 3
         [owners."acme corp"]
         weight = 0.5
         quota = "gold"
@@ -216,7 +217,7 @@ def test_owners_quotas_and_priorities() -> None:  # E18 E25 E26
         """)
     )
     assert policies.priorities == {"high": 20, "normal": 4, "low": 1}
-    assert policies.quota_of("acme corp") == Quota(per_month=1000, cost_per_day=2)
+    assert policies.quota_of("acme corp") == Quota(per_month=1000, cost_per_day=2, manual_retries_per_day=3)
     assert policies.quota_of("anybody") == Quota(per_day=10)
     assert policies.owner("acme corp").limit == Limit(rate=Rate(5, second(10)))
     assert Policies().quota_of("anybody") == Quota()

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lanes": ("holdfast.cli.lanes:lanes", "List lanes, what holds them and what limits them."),
     "breakers": ("holdfast.cli.breakers:breakers", "List dependencies; open, close and try their breakers."),
     "schedules": ("holdfast.cli.schedules:schedules", "List schedules; run, pause, resume and forget them."),
+    "owners": ("holdfast.cli.owners:owners", "Show the limits of owners and what they have used."),
     "keys": ("holdfast.cli.keys:keys", "Create, rotate and revoke keys of the HTTP API."),
     "operations": ("holdfast.cli.operations:operations", "Show and cancel work on many jobs."),
     "webhooks": ("holdfast.cli.webhooks:webhooks", "Create, test, replay and remove webhooks."),

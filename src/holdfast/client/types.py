@@ -634,6 +634,7 @@ class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     jobs: QuotaView
     cost: QuotaView
+    manual_retries: QuotaView
 
 
 class Paused(msgspec.Struct, frozen=True, kw_only=True):

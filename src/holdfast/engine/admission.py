@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from holdfast.engine.lane_store import Cap, Charge
+from holdfast.engine.quotas import job_charges, manual_retry_charges, with_organization
 from holdfast.jobs.concurrency_keys import own_key
 from holdfast.jobs.job import Claimed, Lane
 from holdfast.resilience.gates import Gate
@@ -20,8 +21,6 @@ from holdfast.tasks.policy_file.values import Policies
 Probe = Callable[[], Awaitable[bool]]
 
 _NO_LIMITS = Limits()
-#: Costs are counted in thousandths, so that they add up exactly.
-MILLI = 1000
 
 
 class Admission:
@@ -95,32 +94,25 @@ class Admission:
                 found += _rate(f"owner {owner} in {kind} {name}", limits.per_owner)
             if limits is not None and key is not None:
                 found += _rate(f"key {key} in {kind} {name}", limits.per_key)
-        if owner is not None:
-            found += self._owner_charges(owner, claimed.attempt, cost)
-            organization, slash, _ = owner.partition("/")
-            if slash:
-                found += self._owner_charges(organization, claimed.attempt, cost)
+        for name in () if owner is None else with_organization(owner):
+            found += _rate(f"owner {name}", policies.owner(name).limit)
+            if claimed.attempt == 1:
+                found += job_charges(name, policies.quota_of(name), cost)
         return found
 
-    def _owner_charges(self, owner: str, attempt: int, cost: float) -> list[Charge]:
-        """Return the charges of one owner, or of the organization of an owner such as "acme/ann"."""
-        policies = self._file.policies
-        found = _rate(f"owner {owner}", policies.owner(owner).limit)
-        if attempt > 1:
-            return found
-        quota, spent = policies.quota_of(owner), round(cost * MILLI)
-        bounds = (
-            (f"quota of {owner}", "day", quota.per_day, 1),
-            (f"quota of {owner}", "month", quota.per_month, 1),
-            (f"cost of {owner}", "day", _milli(quota.cost_per_day), spent),
-            (f"cost of {owner}", "month", _milli(quota.cost_per_month), spent),
-        )
-        charges = [Charge(*bound) for bound in bounds if bound[2] is not None]  # type: ignore[arg-type]
-        return found + charges
+    @property
+    def limits_manual_retries(self) -> bool:
+        """Whether any quota limits manual retries."""
+        return any(quota.limits_manual_retries for quota in self.policies.quotas.values())
 
-
-def _milli(cost: float | None) -> int | None:
-    return None if cost is None else round(cost * MILLI)
+    def manual_retry_charges(self, owner: str) -> list[Charge]:
+        """Return what a manual retry of a job of *owner* takes from its quota and from that of its organization."""
+        quota_of = self.policies.quota_of
+        return [
+            charge
+            for name in with_organization(owner)
+            for charge in manual_retry_charges(name, quota_of(name))
+        ]
 
 
 def _cap(scope: str, limit: Limit) -> Cap:

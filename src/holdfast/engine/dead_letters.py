@@ -8,7 +8,7 @@ from typing import Unpack
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import DeadLetterFilters, dead_letters_matching
-from holdfast.engine.manual_retry import check_again, job_row
+from holdfast.engine.manual_retry import check_again, job_row, retry_charges
 from holdfast.engine.namespace import Namespace
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import (
@@ -74,8 +74,8 @@ class DeadLetters(Namespace):
     ) -> int:
         """Queue the jobs of dead letters again, and return how many were queued.
 
-        A dead letter stays when a live twin holds its dedupe key, when its owner cannot pay for it, and when its task's
-        check refuses it. `app.operations.begin("redrive", …)` leaves the work to the workers.
+        A dead letter stays when a live twin holds its dedupe key, when its owner cannot pay for it or has used up its quota
+        of manual retries, and when its task's check refuses it. `app.operations.begin("redrive", …)` leaves the work to the workers.
 
         Args:
             where: Which dead letters, as a filter that was made before. Without it and without filters: all.
@@ -120,6 +120,7 @@ class DeadLetters(Namespace):
         Raises:
             Conflict: It is no dead letter any more, or a live twin holds its dedupe key.
             Forbidden: The task's check refuses it, or it is the engine's own and *to_queue* is given.
+            QuotaExceeded: Its owner, or the organization of its owner, has used up its quota of manual retries.
         """
         engine = await self._engine()
         await redrive_one(engine, named(job_id), by=by, to_queue=to_queue, precondition=precondition)
@@ -165,7 +166,10 @@ async def redrive_one(
     if to_queue is not None and is_internal((await job_row(engine, job_id)).task):
         raise Forbidden(f"job {job_id} is one of the engine's own; it stays in its queue")
     await check_again(engine, job_id)
-    await engine.store.retry(job_id, by, kind=Kind.redriven, queue=to_queue, precondition=precondition)
+    charges = await retry_charges(engine, job_id)
+    await engine.store.retry(
+        job_id, by, kind=Kind.redriven, queue=to_queue, precondition=precondition, charges=charges
+    )
     engine.observers.retried(Kind.redriven)
     engine.moved(job_id)
 

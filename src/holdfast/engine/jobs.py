@@ -166,6 +166,7 @@ class Jobs(Namespace):
 
         Raises:
             Conflict: The job is complete, or it is processing and not stuck.
+            QuotaExceeded: Its owner, or the organization of its owner, has used up its quota of manual retries.
         """
         engine, known = await self._engine(), named(job_id)
         level = None if priority is None else checked_priority(priority)

@@ -1,11 +1,14 @@
-"""A person's retry of one job: what it forgets, what it is called with, and the attempt that it may take from a worker."""
+"""A person's retry of one job: what it forgets, what it is called with, what it takes from quotas, and the attempt that it may
+take from a worker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.lane_store import Charge
 from holdfast.engine.ports import Reclaim, StuckAttempt
 from holdfast.engine.recovery import stuck_failure
 from holdfast.errors import Changed, Conflict, Forbidden, UnknownJob, UsageError
@@ -35,13 +38,19 @@ async def retry_job(
     priority: int | None,
     precondition: Precondition,
 ) -> int:
-    """Queue the job now and return its queue position. Raises `Conflict` when its state does not allow it."""
+    """Queue the job now and return its queue position.
+
+    Raises:
+        Conflict: Its state does not allow it.
+        QuotaExceeded: Its owner, or the organization of its owner, has used up its quota of manual retries.
+    """
     forget = None if from_step is None else await _steps_from(engine, job_id, from_step)
     if args is None:
         edit = None
         await check_again(engine, job_id)
     else:
         edit = await _edit(engine, job_id, args)
+    charges = await retry_charges(engine, job_id)
 
     async def retry(stuck: StuckAttempt | None) -> int:
         return await engine.store.retry(
@@ -53,6 +62,7 @@ async def retry_job(
             priority=priority,
             precondition=precondition,
             stuck=stuck,
+            charges=charges,
         )
 
     try:
@@ -74,6 +84,16 @@ async def retry_job(
     engine.observers.retried(Kind.manual_retry)
     engine.moved(job_id)
     return position
+
+
+async def retry_charges(engine: Engine, job_id: JobId) -> Sequence[Charge]:
+    """Return what a manual retry of this job takes from quotas. Read nothing if no quota limits manual retries."""
+    if not engine.admission.limits_manual_retries:
+        return ()
+    row = await job_row(engine, job_id)
+    if row.owner is None or is_internal(row.task):
+        return ()
+    return engine.admission.manual_retry_charges(row.owner)
 
 
 async def check_again(engine: Engine, job_id: JobId) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.engine.admission import MILLI
 from holdfast.engine.engine import Engine
+from holdfast.engine.quotas import COST, JOBS, MANUAL_RETRIES, MILLI
 from holdfast.engine.tables.usage import quota_use
 from holdfast.resilience.limits import Rate
 
@@ -36,16 +36,16 @@ class OwnerRow:
     concurrency: int | None
     jobs: QuotaUse
     cost: QuotaUse
+    manual_retries: QuotaUse
 
 
 async def owner_row(engine: Engine, owner: str) -> OwnerRow:
     """Return the limits and the use of *owner*. An owner that no policy names has the limits of all others."""
     policies = engine.admission.policies
     policy, quota = policies.owner(owner), policies.quota_of(owner)
-    jobs, cost = (
-        await quota_use(engine.store, f"quota of {owner}"),
-        await quota_use(engine.store, f"cost of {owner}"),
-    )
+    jobs, cost, retries = [
+        await quota_use(engine.store, f"{counted} {owner}") for counted in (JOBS, COST, MANUAL_RETRIES)
+    ]
     return OwnerRow(
         owner=owner,
         weight=policy.weight,
@@ -57,5 +57,9 @@ async def owner_row(engine: Engine, owner: str) -> OwnerRow:
         cost=QuotaUse(
             PeriodUse(cost.get("day", 0) / MILLI, quota.cost_per_day),
             PeriodUse(cost.get("month", 0) / MILLI, quota.cost_per_month),
+        ),
+        manual_retries=QuotaUse(
+            PeriodUse(retries.get("day", 0), quota.manual_retries_per_day),
+            PeriodUse(retries.get("month", 0), quota.manual_retries_per_month),
         ),
     )

@@ -27,7 +27,7 @@ from typing import (
 
 from holdfast.engine.dispatch import DispatchStore
 from holdfast.engine.job_queries import JobQueries
-from holdfast.engine.lane_store import Cap, LaneStore
+from holdfast.engine.lane_store import Cap, Charge, LaneStore
 from holdfast.engine.named_request import NamedRequest, Repeated
 from holdfast.jobs.job import (
     Artifact,
@@ -111,6 +111,7 @@ class RetryOptions(TypedDict, total=False):
     stuck: (
         StuckAttempt | None
     )  #: the lease of an attempt that runs too long, and the failure to record for it
+    charges: Sequence[Charge]  #: what it takes from quotas of manual retries, if it begins a generation
 
 
 class MoveNotice(NamedTuple):
@@ -411,11 +412,12 @@ class Store(Protocol):
 
         A failed or cancelled job becomes a new generation. A job that is queued for later, or whose attempt is stuck, becomes
         due. An attempt is stuck if its lease has expired, or if its lease is current and is that of *stuck*. This move takes it
-        from its worker.
+        from its worker. If it was the last attempt, the job fails and becomes a new generation.
 
         Raises:
             Conflict: The job is in another state.
             Changed: The *precondition* does not admit the version of the job.
+            QuotaExceeded: The job would become a new generation, and one of the *charges* is refused.
         """
 
     async def discard(

@@ -123,24 +123,34 @@ def queue_limits(limits: Limits) -> Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The most jobs, and the most cost, of an owner in a calendar day and month (UTC); None: no limit."""
+    """The most jobs, cost and manual retries of an owner in a calendar day and month (UTC); None: no limit.
+
+    A job beyond the quota waits until the next period. A manual retry beyond it is refused.
+    """
 
     per_day: int | None = None
     per_month: int | None = None
     cost_per_day: float | None = None
     cost_per_month: float | None = None
+    manual_retries_per_day: int | None = None
+    manual_retries_per_month: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("per_day", "per_month"):
+        for name in ("per_day", "per_month", "manual_retries_per_day", "manual_retries_per_month"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 0, 10**12)
         for name in ("cost_per_day", "cost_per_month"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, number(name, getattr(self, name), 0, 1e12))
-        for day, month in (("per_day", "per_month"), ("cost_per_day", "cost_per_month")):
+        for counted in ("", "cost_", "manual_retries_"):
+            day, month = f"{counted}per_day", f"{counted}per_month"
             most, total = getattr(self, day), getattr(self, month)
             if most is not None and total is not None and most > total:
                 raise UsageError(f"{day} is {most:g}, more than {month} ({total:g}); one of them never binds")
+
+    @property
+    def limits_manual_retries(self) -> bool:
+        return self.manual_retries_per_day is not None or self.manual_retries_per_month is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

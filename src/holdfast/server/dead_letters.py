@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 
 from holdfast.engine.access import Action
 from holdfast.engine.permissions import must_be_declared
-from holdfast.errors import Changed, Conflict, Refused
+from holdfast.errors import Changed, Conflict, QuotaExceeded, Refused
 from holdfast.jobs.job import DeadLetter, DeadLetterFilter, JobRow
 from holdfast.jobs.moves import State
 from holdfast.server import models, types
@@ -137,7 +137,7 @@ async def redrive_dead_letter(
         await app.dead_letters.redrive_one(
             row.id, by=by, to_queue=queue, precondition=precondition_of(request)
         )
-    except Changed:
+    except (Changed, QuotaExceeded):
         raise
     except (Conflict, Refused):
         await _letter_of(request, row)

@@ -35,6 +35,7 @@ class OwnerView(ResponseModel):
     concurrency: int | None
     jobs: QuotaView
     cost: QuotaView
+    manual_retries: QuotaView
 
 
 class OwnerList(ResponseModel):

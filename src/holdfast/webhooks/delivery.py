@@ -21,7 +21,15 @@ from holdfast.engine.cloudevent import MEDIA_TYPE
 from holdfast.engine.engine import Engine
 from holdfast.engine.jobs import Jobs
 from holdfast.engine.namespace import OpenEngine
-from holdfast.errors import Conflict, Forbidden, PayloadError, Retryable, TargetNotAllowed, UnknownJob
+from holdfast.errors import (
+    Conflict,
+    Forbidden,
+    PayloadError,
+    Refused,
+    Retryable,
+    TargetNotAllowed,
+    UnknownJob,
+)
 from holdfast.jobs.job import JobId, JobRow, JobSpec, Lane, NewJob
 from holdfast.logging import Log
 from holdfast.resilience.backoff import table
@@ -196,7 +204,7 @@ def _retrying(find_engine: Callable[[], Awaitable[Engine]]) -> Callable[..., Awa
         try:
             place = await Jobs(OpenEngine(engine)).retry(job_id, by=f"webhook {webhook}", owner=owner)
         # The job or the rules have changed since the message came: nothing is left to do.
-        except (Conflict, Forbidden, PayloadError, UnknownJob) as error:
+        except (Conflict, Forbidden, PayloadError, Refused, UnknownJob) as error:
             return {"refused": str(error)}
         return {"place": place}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +14,8 @@ from holdfast.engine.tables.usage import quota_use
 from holdfast.jobs.job import Lane, Settlement
 from holdfast.jobs.verdict import Complete, Release
 from holdfast.stores.postgres import PostgresStore
+from holdfast.stores.postgres.limits import charge
+from tests.apps import until
 from tests.stores.postgres.lanes import MINUTE, enqueue, session, stores
 
 pytestmark = pytest.mark.anyio
@@ -119,3 +122,33 @@ async def test_a_group_that_is_refused_leaves_the_others_of_its_batch_alone(post
         answers = await store.lanes.charge([[small], [large], [small, small], [small], []])
         assert [answer is None for answer in answers] == [True, False, True, False, True]
         assert await quota_use(store, "owner:ann") == {"day": 3}
+
+
+async def test_of_two_first_charges_of_a_day_at_once_the_second_counts_the_first(
+    postgres_url: str,
+) -> None:  # E18
+    async with stores(postgres_url) as [store]:
+        one_a_day = Charge("owner:ann", "day", 1)
+        first = await asyncpg.connect(postgres_url)
+        try:
+            await first.execute(
+                "INSERT INTO holdfast.usage VALUES ('owner:ann', 'day', holdfast.clock() - interval '2 days', 1)"
+            )
+            async with first.transaction():
+                assert await charge(first, [[one_a_day]]) == [None]
+                second = asyncio.create_task(store.lanes.charge([[one_a_day]]))
+                await until(lambda: is_blocking(first))
+            [refused] = await second
+            assert refused is not None
+        finally:
+            await first.close()
+        assert await quota_use(store, "owner:ann") == {"day": 1}
+
+
+async def is_blocking(connection: asyncpg.Connection[Any]) -> bool:
+    """Whether another session waits for a lock of this one."""
+    return bool(
+        await connection.fetchval(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+        )
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
 from devservices.postgres import Postgres
+from holdfast import Holdfast
 from holdfast.engine.lane_store import DependencyReport
 from holdfast.jobs.job import JobSpec, Lane, NewJob
 from holdfast.jobs.lanes import Dependency
@@ -73,6 +75,24 @@ async def test_a_cancel_is_a_look_and_a_move(store: Watched) -> None:  # E51
         row = await store.queries.job(job.id)
         assert row is not None
         assert row.state is State.CANCELLED
+
+
+async def test_only_a_quota_of_manual_retries_makes_a_retry_read_and_write_more(
+    store: Watched, tmp_path: Path
+) -> None:  # E18 E51
+    counts = []
+    for quota in ("", "[quotas.default]\nper_day = 5\n", "[quotas.default]\nmanual_retries_per_day = 5\n"):
+        file = tmp_path / "holdfast.toml"
+        file.write_text(quota)
+        app = Holdfast(store.url, store=store, policies=file)
+        engine = await app.runtime.engine()
+        job = NewJob(SystemIds().job_id(), "{}", JobSpec(lane=LANE, owner="ann", max_attempts=3))
+        await engine.store.enqueue([job])
+        await engine.store.cancel(job.id, "ada", "")
+        store.asked.clear()
+        await app.jobs.retry(job.id)
+        counts.append(len(store.asked))
+    assert counts == [8, 8, 10]  # the job's owner, and the charge
 
 
 async def test_a_report_is_one_statement_with_news_and_without(store: Watched) -> None:  # E20

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from holdfast.engine.lane_store import Charge
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Changed, Conflict
 from holdfast.jobs.job import Edit, JobId, Lease
@@ -44,6 +45,8 @@ def retry(
     priority: int | None = None,
     precondition: Precondition = UNCONDITIONAL,
     stuck: StuckAttempt | None = None,
+    charges: Sequence[Charge] = (),
+    charge: Callable[[Sequence[Charge]], None],
 ) -> int:
     job, now = tables.find(job_id), tables.clock.now()
     ready_jobs(tables, now)  # a job that is due is ready, even if no worker has claimed since
@@ -54,9 +57,11 @@ def retry(
     if not allows("retry", job.state):
         raise Conflict(retry_refusal(job_id, job.state))
     if job.state in FINISHED:
+        _require_key(tables, job)
+        charge(charges)  # before anything changes, because a refusal undoes only SQL
         _start_again(tables, job, queue, now)
     elif job.live is not None:
-        _take_from_worker(tables, job, queue, by, stuck)
+        _take_from_worker(tables, job, queue, by, stuck, lambda: charge(charges))
     elif not job.deferred:
         raise Conflict(retry_refusal(job_id, job.state))
     if edit is not None:
@@ -72,7 +77,12 @@ def retry(
 
 
 def _take_from_worker(
-    tables: Tables, job: Job, queue: str | None, by: str, stuck: StuckAttempt | None
+    tables: Tables,
+    job: Job,
+    queue: str | None,
+    by: str,
+    stuck: StuckAttempt | None,
+    charge: Callable[[], None],
 ) -> None:
     """End the attempt of a job whose lease has expired, or which is *stuck*. If it was the last, the job starts again."""
     lost = _why_lost(tables, job, stuck)
@@ -80,6 +90,7 @@ def _take_from_worker(
         raise Conflict(retry_refusal(job.id, job.state))
     meta = {"error_code": lost.code, **manual_meta(by)}
     if job.attempt >= job.spec.max_attempts:
+        charge()
         apply(tables, job, Bury(lost), outcome="reclaimed", **meta)
         _start_again(tables, job, queue, tables.clock.now())
     else:
@@ -112,10 +123,14 @@ def _place(tables: Tables, job: Job, now: datetime) -> int:
     return 1 + sum(j.place < job.place for j in ready_jobs(tables, now) if j.lane == job.lane)
 
 
-def _start_again(tables: Tables, job: Job, queue: str | None, now: datetime) -> None:
+def _require_key(tables: Tables, job: Job) -> None:
+    """Raise `Conflict` if another job has the dedupe key of this one."""
     twin = twin_of(tables, job.spec.dedupe)
     if twin is not None and twin is not job:
         raise key_is_taken(job.id, twin.id)
+
+
+def _start_again(tables: Tables, job: Job, queue: str | None, now: datetime) -> None:
     if job.spec.dedupe:
         tables.dedupe[job.spec.dedupe] = job.id
     job.generation, job.attempt, job.crashes = job.generation + 1, 0, 0

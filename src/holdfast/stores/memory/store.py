@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack
 
 from holdfast.engine.extensions import StoreExtensions
-from holdfast.engine.lane_store import Cap
+from holdfast.engine.lane_store import Cap, Charge
 from holdfast.engine.named_request import NamedRequest, Repeated
 from holdfast.engine.ports import (
     HeartbeatConnection,
@@ -46,6 +46,7 @@ from holdfast.stores.memory.lanes import Lanes, open_lanes
 from holdfast.stores.memory.queries import Queries
 from holdfast.stores.memory.tables import OpenSession, Tables
 from holdfast.stores.sqlite.heartbeat import LocalHeartbeat
+from holdfast.stores.sqlite.limits import charge_manual_retry
 from holdfast.stores.sqlite.outbox import Outbox
 
 T = TypeVar("T")
@@ -272,7 +273,13 @@ class MemoryStore:
         self._database.commit(lambda: manual.cancel(self._tables, job_id, by, reason, precondition))
 
     async def retry(self, job_id: JobId, by: str, **options: Unpack[RetryOptions]) -> int:
-        return self._database.commit(lambda: manual.retry(self._tables, job_id, by, **options))
+        return self._database.commit(
+            lambda: manual.retry(self._tables, job_id, by, charge=self._charge_manual_retry, **options)
+        )
+
+    def _charge_manual_retry(self, charges: Sequence[Charge]) -> None:
+        if charges:
+            charge_manual_retry(self._database.move(), charges)
 
     async def discard(
         self, job_id: JobId, by: str, reason: str, *, precondition: Precondition = UNCONDITIONAL

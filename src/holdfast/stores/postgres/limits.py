@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
+from holdfast.engine.quotas import manual_retry_refused
 from holdfast.jobs.job import Lease
 
 #: How long meters and counts are kept after their last use.
@@ -92,6 +93,13 @@ async def charge(
         used = one.limit if one.period == "rate" else round(level)
         answers[number] = QuotaRefusal(one, used, timedelta(seconds=wait))
     return answers
+
+
+async def charge_manual_retry(connection: asyncpg.Connection[Any], charges: Sequence[Charge]) -> None:
+    """Charge a manual retry. Raise `QuotaExceeded` if a charge is refused."""
+    [refusal] = await charge(connection, [charges]) if charges else [None]
+    if refusal is not None:
+        raise manual_retry_refused(refusal, await connection.fetchval("SELECT holdfast.clock()"))
 
 
 def _measure(one: Charge) -> tuple[float, float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
+from holdfast.engine.lane_store import Charge
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Conflict, UnknownJob
 from holdfast.jobs.job import Edit, JobId, Lease
@@ -25,6 +26,7 @@ from holdfast.stores.encoding import (
 from holdfast.stores.postgres import outcomes
 from holdfast.stores.postgres.enqueue_plan import SQL
 from holdfast.stores.postgres.ids import known
+from holdfast.stores.postgres.limits import charge_manual_retry
 from holdfast.stores.postgres.move import Move
 from holdfast.stores.postgres.outcomes import End, Requeue
 from holdfast.stores.postgres.preconditions import WRITTEN, check
@@ -59,6 +61,7 @@ async def retry(
     priority: int | None = None,
     precondition: Precondition = UNCONDITIONAL,
     stuck: StuckAttempt | None = None,
+    charges: Sequence[Charge] = (),
 ) -> int:
     if await _is_repeated(move, known(job_id), precondition):
         return int(await move.connection.fetchval(SQL["position"], job_id))
@@ -78,6 +81,10 @@ async def retry(
     if forget is not None or edit is not None:
         await move.forget_steps(job_id, forget)
     await move.run("grant", None)
+    if ended:
+        await charge_manual_retry(
+            move.connection, charges
+        )  # last, so that other retries wait for it only briefly
     return int(await move.connection.fetchval(SQL["position"], job_id))
 
 

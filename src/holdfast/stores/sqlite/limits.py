@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.engine.lane_store import Cap, Charge, QuotaRefusal
+from holdfast.engine.quotas import manual_retry_refused
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.times import micros, moment, span
@@ -70,6 +71,13 @@ def _let_through(move: Move, scope: str, count: int, rate: int, per: int) -> Non
 def charge(move: Move, groups: Sequence[Sequence[Charge]]) -> list[QuotaRefusal | None]:
     """Make all charges of each group or none. Return for each group None, or the refusal that lasts longest."""
     return [_charge_all(move, group) for group in groups]
+
+
+def charge_manual_retry(move: Move, charges: Sequence[Charge]) -> None:
+    """Charge a manual retry. Raise `QuotaExceeded` if a charge is refused."""
+    refusal = _charge_all(move, charges)
+    if refusal is not None:
+        raise manual_retry_refused(refusal, moment(move.now))
 
 
 def _charge_all(move: Move, group: Sequence[Charge]) -> QuotaRefusal | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
+from holdfast.engine.lane_store import Charge
 from holdfast.engine.ports import StuckAttempt
 from holdfast.errors import Changed, Conflict
 from holdfast.jobs.job import Edit, JobId, Lease
@@ -21,6 +22,7 @@ from holdfast.stores.encoding import (
     not_cancellable,
 )
 from holdfast.stores.sqlite.intake import promote, take_key, twin_of
+from holdfast.stores.sqlite.limits import charge_manual_retry
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.outcomes import bury, end_attempt, reclaim
 from holdfast.stores.sqlite.phases import STATES
@@ -53,6 +55,7 @@ def retry(
     priority: int | None = None,
     precondition: Precondition = UNCONDITIONAL,
     stuck: StuckAttempt | None = None,
+    charges: Sequence[Charge] = (),
 ) -> int:
     promote(move, 1000)  # a job that is due is ready, even if no worker has claimed since
     if _is_repeated(move, job_id, precondition):
@@ -61,9 +64,9 @@ def retry(
     if kind is Kind.redriven:
         _require_dead_letter(move, job_id)
     number, epoch, attempt = (
-        _start_again(move, job_id, queue)
+        _start_again(move, job_id, queue, charges)
         or _make_due(move, job_id)
-        or _take_from_worker(move, job_id, queue, by, stuck)
+        or _take_from_worker(move, job_id, queue, by, stuck, charges)
         or _refuse(move, job_id)
     )
     if edit is not None:
@@ -84,7 +87,7 @@ def retry(
 Moved = tuple[int, int, int]
 
 
-def _start_again(move: Move, job_id: JobId, queue: str | None) -> Moved | None:
+def _start_again(move: Move, job_id: JobId, queue: str | None, charges: Sequence[Charge]) -> Moved | None:
     """Queue a finished job again, as a new generation."""
     lane = None if queue is None else _lane_in(move, job_id, queue)
     for number, epoch, digest in move.run("retry", uid=job_id, now=move.now, lane=lane).fetchall():
@@ -93,6 +96,7 @@ def _start_again(move: Move, job_id: JobId, queue: str | None) -> Moved | None:
             if twin is not None and twin != job_id:
                 raise key_is_taken(job_id, twin)
             take_key(move, digest, number)
+        charge_manual_retry(move, charges)
         move.connection.execute("DELETE FROM holdfast_dead_letter WHERE job = ?", (number,))
         return number, epoch, 0
     return None
@@ -105,7 +109,12 @@ def _make_due(move: Move, job_id: JobId) -> Moved | None:
 
 
 def _take_from_worker(
-    move: Move, job_id: JobId, queue: str | None, by: str, stuck: StuckAttempt | None
+    move: Move,
+    job_id: JobId,
+    queue: str | None,
+    by: str,
+    stuck: StuckAttempt | None,
+    charges: Sequence[Charge],
 ) -> Moved | None:
     """Queue a job whose lease has expired, or whose attempt is *stuck*. If it has no attempt left, it fails and starts again."""
     job = move.find(job_id)
@@ -117,7 +126,7 @@ def _take_from_worker(
     if job.attempt >= job.max_attempts:
         meta = {"error_code": failure.code, **meta}
         bury(move, "reclaim", job_id, failure, DeadlineGuard.ANY, epoch=job.epoch, crashes=crashes, meta=meta)
-        return _start_again(move, job_id, queue)
+        return _start_again(move, job_id, queue, charges)
     if not reclaim(move, job.lease, RetryAfter(timedelta(), failure), crashes, meta):
         return None
     move.connection.execute(

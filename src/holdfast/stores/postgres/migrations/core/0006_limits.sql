@@ -125,8 +125,9 @@ BEGIN
         ELSE
             INSERT INTO holdfast.usage (scope, period, begins, used) SELECT scopes[i], periods[i], holdfast.period_begins(periods[i], at), 0
              WHERE NOT EXISTS (SELECT FROM holdfast.usage u WHERE u.scope = scopes[i] AND u.period = periods[i]) ON CONFLICT DO NOTHING;
-            SELECT u.used INTO found_level FROM holdfast.usage u
-             WHERE u.scope = scopes[i] AND u.period = periods[i] AND u.begins >= holdfast.period_begins(periods[i], at) FOR UPDATE;
+            -- The row of an earlier period is locked too. Otherwise two first charges of a period would both count from zero.
+            SELECT CASE WHEN u.begins >= holdfast.period_begins(periods[i], at) THEN u.used END INTO found_level FROM holdfast.usage u
+             WHERE u.scope = scopes[i] AND u.period = periods[i] FOR UPDATE;
         END IF;
         levels[i] := coalesce(found_level, 0);
     END LOOP;
