@@ -30,7 +30,7 @@ from holdfast.jobs.job import JobId
 from holdfast.jobs.moves import Kind
 from holdfast.maintenance.tasks import MaintenanceTask
 from holdfast.tasks.task import Task
-from holdfast.values import periods, validation
+from holdfast.values import validation
 from holdfast.values.duration import Duration, duration
 
 if TYPE_CHECKING:  # the framework is imported by the server, never by `import holdfast`
@@ -51,7 +51,6 @@ __all__ = [
     "Transaction",
     "Transacts",
     "duration",
-    "periods",
     "sql",
     "validation",
 ]

@@ -23,7 +23,7 @@ class Settings:
     images_dir: Path = Path("data/images")
     policies_file: Path = HERE / "holdfast.toml"  #: policies per type, limits per user, windows (S10)
     sla_file: Path = HERE / "sla.toml"  #: what customers are promised (E76)
-    screenshot_price: int = 1  #: in credits; 0 makes it free, and then no quota of retries or credits applies
+    screenshot_price: int = 1  #: in credits; 0 makes it free
     pdf_price: int = 2
     shot_seconds: float = 20.0  #: for one picture, in total
     worker_concurrency: int = 2  #: pictures at a time in one worker process

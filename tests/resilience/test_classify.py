@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import Conflict, Fatal, Retryable, UnknownTask, UsageError
-from holdfast.jobs.codes import ErrorClass
+from holdfast.errors import Conflict, Fatal, QuotaExceeded, Retryable, UnknownTask, UsageError
+from holdfast.jobs.codes import ErrorClass, lookup
 from holdfast.resilience.classify import classify, http_status, parse_retry_after, retry_after
 from holdfast.resilience.policy import Retry
 
@@ -438,6 +438,12 @@ def test_a_novel_is_cut_to_a_line() -> None:  # E14
     failure = classify(Fatal("x" * 2_000_000))
     assert len(failure.message) == 500
     assert failure.message.endswith("…")
+
+
+def test_a_quota_that_is_used_up_is_a_permanent_failure() -> None:  # E13 E18
+    failure = classify(QuotaExceeded("ann", "manual_retries_per_day", 1, datetime(2026, 4, 1, tzinfo=UTC)))
+    assert (failure.code, failure.error_class) == ("QUOTA_EXCEEDED", ErrorClass.PERMANENT)
+    assert lookup(failure.code).status == 429
 
 
 def test_headers_that_are_no_dictionary_ask_for_nothing() -> None:

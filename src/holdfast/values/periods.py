@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-PERIODS = ("day", "month")
-
 
 def period_begins(period: str, now: datetime) -> datetime:
     """Return the start of the *period* ("day" or "month") that contains *now*."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from holdfast import Conflict, HoldfastError, StoreError, UnknownJob
-from holdfast.contrib.credits import InsufficientCredits, QuotaExceeded
+from holdfast import Conflict, HoldfastError, QuotaExceeded, StoreError, UnknownJob
+from holdfast.contrib.credits import InsufficientCredits
 from holdfast.logging import Log
 from systems.screenshots.codes import CODES, Code
 from systems.screenshots.failures import ShotFailed
@@ -93,7 +93,7 @@ def refusal_of(error: Exception) -> Refused:
                 "QUOTA_EXCEEDED",
                 str(error),
                 headers={"retry-after": str(wait)},
-                quota=error.quota,
+                quota=error.quota.removeprefix("manual_"),  # customers know no other retries
                 limit=error.limit,
                 resetsAt=error.resets_at.isoformat(),
             )

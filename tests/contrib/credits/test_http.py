@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from email.utils import parsedate_to_datetime
-
 import pytest
 
 from holdfast import Holdfast
@@ -47,14 +45,3 @@ async def test_without_credits_nothing_is_enqueued_and_what_is_missing_is_said(
             1,
         )
         assert await app.jobs.count(task="shoot") == 1
-
-
-async def test_a_used_up_quota_names_the_time_at_which_it_begins_anew(app: Holdfast) -> None:  # E18
-    house = new_house(app)
-    async with app:
-        await Credits.of(app).grant("alice", 100)
-        await Credits.of(app).set_quota("alice", cost_per_day=5)
-        assert (await ask(house))[0] == 201
-        status, told, wait = await ask(house)
-        assert (status, told["code"], told["limit"]) == (429, "QUOTA_EXCEEDED", 5)
-        assert parsedate_to_datetime(wait).isoformat() == str(told["resets_at"]).replace("Z", "+00:00")

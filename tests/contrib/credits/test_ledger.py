@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contrib.credits import Account, Credits, InsufficientCredits, QuotaExceeded, UnknownAccount
+from holdfast.contrib.credits import Account, Credits, InsufficientCredits, UnknownAccount
 from holdfast.contrib.credits.books import Books
 from holdfast.engine.extensions import StoreExtensions
 from holdfast.engine.ports import MoveNotice, Reclaim, Transaction
@@ -359,45 +359,6 @@ async def test_payers_make_no_chains(shop: Shop) -> None:
         await shop.credits.open(ANN, paid_by="user:bob")
     with pytest.raises(UsageError, match="pays for other accounts"):
         await shop.credits.open(ACME, paid_by=ANN)
-
-
-# -- quotas -------------------------------------------------------------------------------------------------------------
-async def test_retries_by_people_have_a_quota_that_names_its_reset(shop: Shop) -> None:  # E18
-    await shop.credits.set_quota(ANN, retries_per_day=1)
-    job = await shop.enqueue()
-    await shop.fail()
-    await shop.retry(job)
-    await shop.fail()
-    with pytest.raises(QuotaExceeded) as refused:
-        await shop.retry(job)
-    now = await shop.store.now()
-    assert timedelta() < refused.value.resets_at - now <= timedelta(days=1)
-    assert (refused.value.quota, refused.value.limit) == ("retries_per_day", 1)
-    assert (await shop.world.row(job)).generation == 2
-    assert await shop.stands() == (3, 0, 0, 0)
-    await shop.world.advance("24h")
-    await shop.retry(job)
-    assert await shop.stands() == (2, 1, 0, 0)
-
-
-async def test_cost_has_a_quota_of_the_owner_and_of_the_organisation(shop: Shop) -> None:  # E18
-    await shop.credits.grant(ACME, 100)
-    for name in ("user:bob", "user:cid"):
-        await shop.credits.open(name, paid_by=ACME)
-    await shop.credits.set_quota("user:bob", cost_per_month=2)
-    await shop.credits.set_quota(ACME, cost_per_month=3)
-    first = await shop.enqueue("user:bob")
-    await shop.enqueue("user:bob")
-    with pytest.raises(QuotaExceeded) as refused:
-        await shop.enqueue("user:bob")
-    assert refused.value.account == "user:bob"
-    await shop.enqueue("user:cid")
-    with pytest.raises(QuotaExceeded) as refused:
-        await shop.enqueue("user:cid")
-    assert refused.value.account == ACME
-    await shop.store.cancel(first, "bob", "")  # what is returned does not count
-    await shop.enqueue("user:cid")
-    assert await shop.stands(ACME) == (97, 3, 0, 0)
 
 
 # -- checking -----------------------------------------------------------------------------------------------------------

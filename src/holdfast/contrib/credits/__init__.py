@@ -7,19 +7,16 @@ app = Holdfast(extensions=[credits])
 async def shoot(url: str) -> str: ...
 """
 
-from holdfast.contrib.credits.errors import InsufficientCredits, QuotaExceeded, UnknownAccount
+from holdfast.contrib.credits.errors import InsufficientCredits, UnknownAccount
 from holdfast.contrib.credits.extension import Credits
-from holdfast.contrib.credits.model import Account, CreditHold, CreditQuota, Grant, LedgerEntry, Usage
+from holdfast.contrib.credits.model import Account, CreditHold, Grant, LedgerEntry
 
 __all__ = [
     "Account",
     "CreditHold",
-    "CreditQuota",
     "Credits",
     "Grant",
     "InsufficientCredits",
     "LedgerEntry",
-    "QuotaExceeded",
     "UnknownAccount",
-    "Usage",
 ]

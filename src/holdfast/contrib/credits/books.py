@@ -7,7 +7,6 @@ that transaction may be awaited, so no method awaits anything else.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -17,22 +16,19 @@ from holdfast.contrib.credits.model import (
     SPENT,
     Account,
     CreditHold,
-    CreditQuota,
     Draw,
     Grant,
     HoldState,
     LedgerEntry,
     Sold,
-    Usage,
-    Uses,
 )
 from holdfast.contrib.credits.posting import Posting, Wallet
 from holdfast.extensions import JobId, Transaction, sql
 
-HOLD = "job, generation, account, owner, price, draws, is_retry, at"
+HOLD = "job, generation, account, owner, price, draws, at"
 GRANT = "id, account, source, amount, remaining, expires_at, created_at, by, note"
 #: What is left of grants that have not expired at $1, and what jobs of the account have reserved.
-_ACCOUNT = """SELECT a.id, a.paid_by, a.quota, a.uses, a.created_at,
+_ACCOUNT = """SELECT a.id, a.paid_by, a.created_at,
        (SELECT coalesce(sum(g.remaining), 0)::bigint FROM holdfast.credit_grant g
          WHERE g.account = a.id AND g.remaining > 0 AND (g.expires_at IS NULL OR g.expires_at >= $1::timestamptz)),
        (SELECT coalesce(sum(h.price), 0)::bigint FROM holdfast.credit_hold h WHERE h.account = a.id AND h.standing = 'held')
@@ -45,7 +41,7 @@ COLUMNS = {
     },
     "credit_hold": {
         "job": "text", "generation": "int", "account": "text", "owner": "text", "price": "bigint", "draws": "text",
-        "is_retry": "boolean", "at": "timestamptz",
+        "at": "timestamptz",
     },
     "credit_entry": {
         "tx": "text", "account": "text", "bucket": "text", "amount": "bigint", "at": "timestamptz", "reason": "text",
@@ -210,14 +206,6 @@ class Books:
             "UPDATE holdfast.credit_account SET paid_by = $2::text WHERE id = $1::text", account, paid_by
         )
 
-    async def set_quota(self, account: str, quota: CreditQuota) -> None:
-        said = {f.name: getattr(quota, f.name) for f in fields(quota) if getattr(quota, f.name) is not None}
-        await self._run(
-            "UPDATE holdfast.credit_account SET quota = $2::text WHERE id = $1::text",
-            account,
-            sql.to_json(said),
-        )
-
     async def payers(self, owners: Collection[str]) -> dict[str, str]:
         """Return who pays, for those of *owners* for whom another account does."""
         rows = await self._run(
@@ -240,12 +228,12 @@ class Books:
         """
         # In one order, so that two who need the same ones do not wait for each other.
         rows = await self._run(
-            "SELECT id, paid_by, available, quota, uses FROM holdfast.credit_account WHERE id = ANY ($1::text[])"
+            "SELECT id, paid_by, available FROM holdfast.credit_account WHERE id = ANY ($1::text[])"
             " ORDER BY id FOR UPDATE", sorted(accounts),
         )  # fmt: skip
         wallets = {name: Wallet(name, exists=False) for name in accounts}
-        for name, paid_by, available, quota, uses in rows:
-            wallets[name] = Wallet(name, paid_by, available, {}, quota_of(quota), uses_of(uses))
+        for name, paid_by, available in rows:
+            wallets[name] = Wallet(name, paid_by, available)
         found = await self._run(
             f"SELECT {GRANT} FROM holdfast.credit_grant"
             " WHERE (account = ANY ($1::text[]) AND remaining > 0) OR id = ANY ($2::text[])",
@@ -275,8 +263,8 @@ class Books:
         changed = page.changed_wallets()
         await self._set(
             "credit_account",
-            {"available": "bigint", "uses": "text"},
-            [(wallet.id, wallet.available, sql.to_json(wallet.uses.by_period)) for wallet in changed],
+            {"available": "bigint"},
+            [(wallet.id, wallet.available) for wallet in changed],
         )
         left = [(grant.id, grant.remaining) for grant in page.changed_grants()]
         await self._set("credit_grant", {"remaining": "bigint"}, left)
@@ -291,7 +279,7 @@ class Books:
         await self._add(
             "credit_hold",
             [
-                (h.job_id, h.generation, h.account, h.owner, h.price, sql.to_json(h.draws), h.is_retry, h.at)
+                (h.job_id, h.generation, h.account, h.owner, h.price, sql.to_json(h.draws), h.at)
                 for h in page.holds
             ],
         )
@@ -324,16 +312,16 @@ class Books:
         )  # fmt: skip
 
     def _hold(self, row: Sequence[Any]) -> CreditHold:
-        job, generation, account, owner, price, draws, is_retry, at = row
+        job, generation, account, owner, price, draws, at = row
         return CreditHold(
             job_id=JobId(job), generation=generation, account=account, owner=owner, price=price,
-            draws=tuple(Draw(*draw) for draw in sql.from_json(draws)), is_retry=bool(is_retry), at=sql.moment(at),
+            draws=tuple(Draw(*draw) for draw in sql.from_json(draws)), at=sql.moment(at),
         )  # fmt: skip
 
     def _account(
         self, row: Sequence[Any], sums: Mapping[str, int] | None = None, grants: tuple[Grant, ...] = ()
     ) -> Account:
-        name, paid_by, quota, uses, created_at, available, reserved = row
+        name, paid_by, created_at, available, reserved = row
         sums = sums or {}
         return Account(
             id=name, paid_by=paid_by, available=available, reserved=reserved, created_at=sql.moment(created_at),
@@ -341,14 +329,5 @@ class Books:
             # It has expired, whether or not maintenance has recorded it.
             expired=sums.get(EXPIRED, 0) + (sums[AVAILABLE] - available if AVAILABLE in sums else 0),
             granted=-sum(total for bucket, total in sums.items() if bucket.startswith("granted:")),
-            quota=quota_of(quota), usage=uses_of(uses).by_period, grants=grants,
+            grants=grants,
         )  # fmt: skip
-
-
-def quota_of(text: str) -> CreditQuota:
-    return CreditQuota(**sql.from_json(text))
-
-
-def uses_of(text: str) -> Uses:
-    kept: dict[str, list[Any]] = sql.from_json(text)
-    return Uses({p: Usage(datetime.fromisoformat(begins), *counts) for p, (begins, *counts) in kept.items()})

@@ -20,7 +20,7 @@ KINDS = BEGINS | RETURNS | {Kind.complete}
 
 
 async def charge(books: Books, price_of: Callable[[str], int], moves: Sequence[MoveNotice]) -> None:
-    """Write what *moves* mean for the ledger. Raise `InsufficientCredits` or `QuotaExceeded`, and none of them happens."""
+    """Write what *moves* mean for the ledger. Raise `InsufficientCredits`, and none of them happens."""
     page = Posting(await books.now())
     captured = await _close(books, page, moves, {Kind.complete}, HoldState.CAPTURED)
     returned = await _close(books, page, moves, RETURNS, HoldState.RETURNED)
@@ -71,8 +71,7 @@ async def settle(
 ) -> None:
     """Write what closed holds and new *sales* mean for the ledger."""
     payers = await books.payers({sale.owner for sale in sales}) if sales else {}
-    accounts = {sale.owner for sale in sales} | set(payers.values())
-    accounts |= {name for hold in returned for name in (hold.account, hold.owner)}
+    accounts = {payers.get(sale.owner, sale.owner) for sale in sales} | {hold.account for hold in returned}
     if accounts:
         page.wallets |= await books.lock(accounts, {draw.grant for hold in returned for draw in hold.draws})
     for hold in captured:

@@ -44,28 +44,17 @@ def _view(value: Account | LedgerEntry | Grant) -> dict[str, Any]:
 
 def _show(account: Account, as_json: bool) -> None:
     if as_json:
-        facts = _view(account)
-        print_json(facts | {"usage": {period: used._asdict() for period, used in account.usage.items()}})
+        print_json(_view(account))
         return
     from holdfast.cli.tables import heading, show_facts, show_table
 
-    facts = _view(account)
-    bounds = {name: value for name, value in _bounds(account).items() if value is not None}
-    for name in ("quota", "usage", "grants"):
-        del facts[name]
-    show_facts(facts | bounds)
-    for period, used in account.usage.items():
-        print(f"since {used.begins:%Y-%m-%d} ({period}): {used.retries} retries, {used.cost} credits")
+    show_facts({name: value for name, value in _view(account).items() if name != "grants"})
     heading("What is left of grants, in the order it is spent")
     show_table(
         ["grant", "source", "left", "of", "expires", "note"],
         [(g.id, g.source, g.remaining, g.amount, g.expires_at, g.note) for g in account.grants],
         empty="Nothing.",
     )
-
-
-def _bounds(account: Account) -> dict[str, int | None]:
-    return {field.name: getattr(account.quota, field.name) for field in fields(account.quota)}
 
 
 @credits.command()
@@ -140,27 +129,6 @@ def open_(
 
 
 @credits.command()
-def quota(
-    account: AccountArgument,
-    app: AppOption = None,
-    url: UrlOption = None,
-    retries_per_day: Annotated[int | None, typer.Option(help="Manual retries.")] = None,
-    retries_per_month: Annotated[int | None, typer.Option(help="Likewise.")] = None,
-    cost_per_day: Annotated[int | None, typer.Option(help="Credits.")] = None,
-    cost_per_month: Annotated[int | None, typer.Option(help="Likewise.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Limit what an account may use in a day and a month (UTC). A limit that is not named ends."""
-    bounds = {
-        "retries_per_day": retries_per_day,
-        "retries_per_month": retries_per_month,
-        "cost_per_day": cost_per_day,
-        "cost_per_month": cost_per_month,
-    }
-    _show(_ask(app, url, lambda found: found.set_quota(account, **bounds)), as_json)
-
-
-@credits.command()
 def accounts(
     app: AppOption = None,
     url: UrlOption = None,
@@ -191,7 +159,7 @@ def accounts(
 def show(
     account: AccountArgument, app: AppOption = None, url: UrlOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show one account. This prints what it has, what is reserved, spent and expired, its quota and its grants."""
+    """Show one account. This prints what it has, what is reserved, spent and expired, and its grants."""
     _show(_ask(app, url, lambda found: found.account(account)), as_json)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from holdfast.errors import NotFound, Refused
 
 
@@ -28,20 +26,3 @@ class InsufficientCredits(Refused):
             available=available,
         )
         self.required, self.available, self.account = required, available, account
-
-
-class QuotaExceeded(Refused):
-    """An account has used up its quota (HTTP 429); *resets_at* is when the next period begins."""
-
-    def __init__(self, account: str, quota: str, limit: int, resets_at: datetime) -> None:
-        what, _, period = quota.partition("_per_")
-        things = "retries" if what == "retries" else "credits"
-        super().__init__(
-            f"{account} may use {limit} {things} a {period}, and this would be more;"
-            f" send it again after {resets_at:%Y-%m-%d %H:%M} UTC, or raise the quota",
-            code="QUOTA_EXCEEDED",
-            quota=quota,
-            limit=limit,
-            resets_at=resets_at,
-        )
-        self.account, self.quota, self.limit, self.resets_at = account, quota, limit, resets_at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
@@ -14,7 +14,6 @@ from holdfast.contrib.credits.errors import UnknownAccount
 from holdfast.contrib.credits.model import (
     MOST,
     Account,
-    CreditQuota,
     Grant,
     LedgerEntry,
     account_name,
@@ -121,21 +120,6 @@ class Credits(Extension):
                 if await books.paid_for(name):
                     raise UsageError(f"{name} pays for other accounts, so no other account can pay for it")
                 await books.set_payer(name, payer)
-            return await _found(books, name)
-
-        return await self._write(work)
-
-    async def set_quota(self, account: str, **bounds: int | None) -> Account:
-        """Bound what the account may use in a day and a month (UTC), and return it.
-
-        *bounds* are `retries_per_day`, `retries_per_month`, `cost_per_day` and `cost_per_month`. Those that are not named have
-        no bound. They also hold for an account that pays for others.
-        """
-        name, quota = account_name(account), _quota(bounds)
-
-        async def work(books: Books) -> Account:
-            await books.open(name, await books.now())
-            await books.set_quota(name, quota)
             return await _found(books, name)
 
         return await self._write(work)
@@ -302,14 +286,6 @@ async def _found(books: Books, account: str) -> Account:
     return found
 
 
-def _quota(bounds: Mapping[str, int | None]) -> CreditQuota:
-    unknown = bounds.keys() - CreditQuota.__dataclass_fields__.keys()
-    if unknown:
-        known = ", ".join(CreditQuota.__dataclass_fields__)
-        raise UsageError(f"no quota {', '.join(sorted(unknown))}; there are: {known}")
-    return CreditQuota(**bounds)
-
-
 def _moment(expires: Duration | datetime | None, now: datetime) -> datetime | None:
     if expires is None:
         return None
@@ -341,5 +317,5 @@ class SyncCredits:
 
 
 _VERBS = frozenset(
-    {"account", "accounts", "adjust", "check", "expire", "grant", "ledger", "open", "reconcile", "set_quota"}
+    {"account", "accounts", "adjust", "check", "expire", "grant", "ledger", "open", "reconcile"}
 )

@@ -1,4 +1,4 @@
-"""Credits, as values: grants, holds, quotas, and the entries of a double-entry ledger (S3).
+"""Credits, as values: grants, holds, and the entries of a double-entry ledger (S3).
 
     grant ─► available ─reserve─► reserved ─capture─► spent
                  ▲  └─expire─► expired ▲ │
@@ -9,17 +9,16 @@ What comes in is taken from the bucket `granted:<source>`, so that the entries o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from holdfast import State, UsageError
-from holdfast.contrib.credits.errors import QuotaExceeded
-from holdfast.extensions import JobId, periods, validation
+from holdfast.extensions import JobId
 
 AVAILABLE, RESERVED, SPENT, EXPIRED = "available", "reserved", "spent", "expired"
-#: The most credits that one price, grant or quota may be.
+#: The most credits that one price or grant may be.
 MOST = 10**12
 _LONGEST = 200
 
@@ -82,7 +81,6 @@ class CreditHold:
     owner: str
     price: int
     draws: tuple[Draw, ...]
-    is_retry: bool
     at: datetime
 
 
@@ -125,77 +123,6 @@ class LedgerEntry:
     at: datetime | None = None  #: likewise
 
 
-class Usage(NamedTuple):
-    """What an account has used in one day or month."""
-
-    begins: datetime
-    retries: int = 0
-    cost: int = 0
-
-
-#: Each bound of a quota: its period, and what is counted in it.
-_BOUNDS = {
-    "retries_per_day": ("day", "retries"),
-    "retries_per_month": ("month", "retries"),
-    "cost_per_day": ("day", "cost"),
-    "cost_per_month": ("month", "cost"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreditQuota:
-    """What an account may use in a calendar day and month (UTC): manual retries, and credits. None: no bound.
-
-    Credits that were returned are not counted.
-    """
-
-    retries_per_day: int | None = None
-    retries_per_month: int | None = None
-    cost_per_day: int | None = None
-    cost_per_month: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in _BOUNDS:
-            if getattr(self, name) is not None:
-                validation.whole(name, getattr(self, name), 0, MOST)
-
-    def check(self, account: str, uses: Uses, now: datetime, *, is_retry: bool) -> None:
-        """Raise `QuotaExceeded` when *uses*, this one included, are more than it allows."""
-        for name, (period, counted) in _BOUNDS.items():
-            most = getattr(self, name)
-            if most is None or (counted == "retries" and not is_retry):
-                continue
-            if getattr(uses.of(period, now), counted) > most:
-                raise QuotaExceeded(account, name, most, periods.period_ends(period, now))
-
-
-@dataclass(frozen=True, slots=True)
-class Uses:
-    """What an account has used in the day and the month of its last use."""
-
-    by_period: dict[str, Usage] = field(default_factory=dict)
-
-    def of(self, period: str, now: datetime) -> Usage:
-        """Return what was used in the *period* that *now* is in."""
-        begins, kept = periods.period_begins(period, now), self.by_period.get(period)
-        return kept if kept is not None and kept.begins == begins else Usage(begins)
-
-    def add(self, now: datetime, *, retries: int = 0, cost: int = 0) -> Uses:
-        used = {period: self.of(period, now) for period in periods.PERIODS}
-        return Uses({p: Usage(u.begins, u.retries + retries, u.cost + cost) for p, u in used.items()})
-
-    def reverse(self, since: datetime, cost: int) -> Uses:
-        """Return the uses without *cost*, which was used at *since* and was returned. Only the current periods change."""
-        return Uses(
-            {
-                period: used._replace(cost=max(used.cost - cost, 0))
-                if used.begins == periods.period_begins(period, since)
-                else used
-                for period, used in self.by_period.items()
-            }
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """An account. *granted* is all that ever came in; available, reserved, spent and expired sum to it."""
@@ -208,6 +135,4 @@ class Account:
     spent: int = 0
     expired: int = 0
     granted: int = 0
-    quota: CreditQuota = field(default_factory=CreditQuota)
-    usage: dict[str, Usage] = field(default_factory=dict)
     grants: tuple[Grant, ...] = ()

@@ -17,12 +17,10 @@ from holdfast.contrib.credits.model import (
     RESERVED,
     SPENT,
     CreditHold,
-    CreditQuota,
     Draw,
     Grant,
     LedgerEntry,
     Sold,
-    Uses,
     granted,
 )
 
@@ -35,8 +33,6 @@ class Wallet:
     paid_by: str | None = None
     available: int = 0
     grants: dict[str, Grant] = field(default_factory=dict)
-    quota: CreditQuota = field(default_factory=CreditQuota)
-    uses: Uses = field(default_factory=Uses)
     exists: bool = True
 
     def usable(self, now: datetime) -> list[Grant]:
@@ -95,13 +91,11 @@ class Posting:
     def reserve(self, sales: Sequence[Sale], payers: Mapping[str, str]) -> None:
         """Take what *sales* cost, all or none. *payers* has the owners for whom another account pays.
 
-        Raises `InsufficientCredits` or `QuotaExceeded`.
+        Raises `InsufficientCredits`.
         """
         self._afford(sales, payers)
         for sale in sales:
             payer = self.wallets[payers.get(sale.owner, sale.owner)]
-            for account in {payer.id, sale.owner}:
-                self._use(self.wallets[account], sale)
             hold = CreditHold(
                 job_id=sale.sold.job_id,
                 generation=sale.sold.generation,
@@ -109,7 +103,6 @@ class Posting:
                 owner=sale.owner,
                 price=sale.price,
                 draws=self._draw(payer, sale.price),
-                is_retry=sale.is_retry,
                 at=self.now,
             )
             self.holds.append(hold)
@@ -142,10 +135,6 @@ class Posting:
             back += draw.amount
             self._put(wallet, replace(grant, remaining=grant.remaining + draw.amount))
         self._move(wallet, back)
-        for account in {wallet.id, hold.owner} & self.wallets.keys():
-            user = self.wallets[account]
-            user.uses = user.uses.reverse(hold.at, hold.price)
-            self.touched.add(account)
         self._settle(hold, "return", {RESERVED: -hold.price, AVAILABLE: back, EXPIRED: gone}, by=by)
 
     # -- going ------------------------------------------------------------------------------------------------------
@@ -161,11 +150,6 @@ class Posting:
         return total
 
     # -- steps ------------------------------------------------------------------------------------------------------
-    def _use(self, wallet: Wallet, sale: Sale) -> None:
-        wallet.uses = wallet.uses.add(self.now, retries=int(sale.is_retry), cost=sale.price)
-        wallet.quota.check(wallet.id, wallet.uses, self.now, is_retry=sale.is_retry)
-        self.touched.add(wallet.id)
-
     def _draw(self, wallet: Wallet, amount: int) -> tuple[Draw, ...]:
         draws, missing = [], amount
         for grant in wallet.usable(self.now):

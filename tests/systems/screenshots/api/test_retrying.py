@@ -14,7 +14,7 @@ import pytest
 from holdfast.contrib.credits import Credits
 from systems.common.parts import Part
 from systems.screenshots.codes import Code, message
-from tests.systems.screenshots.api.world import SHOTS, Easel, World, eventually
+from tests.systems.screenshots.api.world import POLICIES, SHOTS, Easel, World, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -308,20 +308,46 @@ async def test_a_retry_takes_back_its_own_stuck_job_and_nobody_elses(
 
 
 # -- quotas -----------------------------------------------------------------------------------------------------------
-async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(world: World) -> None:  # S3 S10 E18
-    job_id = await failed(world)
-    await Credits.of(world.app).set_quota("user:7", retries_per_day=1)
-    assert (await world.retry(job_id)).status_code == 200
-    await world.ended(job_id)
-    refused = await world.retry(job_id)
-    told = refused.json()
-    assert (refused.status_code, told["error"], told["quota"], told["limit"]) == (
-        429,
-        "QUOTA_EXCEEDED",
-        "retries_per_day",
-        1,
-    )
-    assert told["resetsAt"].endswith("T00:00:00+00:00")
+async def test_a_user_has_as_many_retries_a_day_as_its_quota_says(
+    make_world: Callable[..., World],
+) -> None:  # S3 S10 E18
+    policies = POLICIES + "[quotas.default]\nmanual_retries_per_day = 1\n"
+    async with make_world(policies=policies).open() as world:
+        job_id = await failed(world)
+        assert (await world.retry(job_id)).status_code == 200
+        await world.ended(job_id)
+        for who in ("ann", "operator"):
+            refused = await world.retry(job_id, who)
+            told = refused.json()
+            assert (refused.status_code, told["error"], told["quota"], told["limit"]) == (
+                429,
+                "QUOTA_EXCEEDED",
+                "retries_per_day",
+                1,
+            )
+            assert told["resetsAt"].endswith("T00:00:00+00:00")
+            assert int(refused.headers["retry-after"]) >= 1
+        assert await world.balance() == (100, 0, 0)
+        bobs = await failed(world, "bob")
+        assert (await world.retry(bobs, "bob")).status_code == 200
+
+
+async def test_an_organisation_has_as_many_retries_as_its_quota_says_over_all_members(
+    make_world: Callable[..., World],
+) -> None:  # S3 S10 E18
+    policies = POLICIES + '[quotas.team]\nmanual_retries_per_month = 2\n[owners."org:acme"]\nquota = "team"\n'
+    async with make_world(policies=policies).open() as world:
+        for name in ("org:acme/ann", "org:acme/bob"):
+            await Credits.of(world.app).open(name, paid_by="org:acme")
+            world.keys[name] = (await world.app.keys.create("owner", owner=name, name=name))[1]
+        first, second, third = [
+            await failed(world, name) for name in ("org:acme/ann", "org:acme/bob", "org:acme/ann")
+        ]
+        assert (await world.retry(first, "org:acme/ann")).status_code == 200
+        assert (await world.retry(second, "org:acme/bob")).status_code == 200
+        refused = await world.retry(third, "org:acme/ann")
+        assert (refused.status_code, refused.json()["quota"]) == (429, "retries_per_month")
+        assert refused.json()["resetsAt"].endswith("-01T00:00:00+00:00")
 
 
 async def test_an_organisation_pays_for_its_members_and_reaches_their_screenshots(world: World) -> None:  # S3
@@ -343,9 +369,3 @@ async def test_an_organisation_pays_for_its_members_and_reaches_their_screenshot
         "reservedCredits": 0,
         "spentCredits": 1,
     }
-    await Credits.of(world.app).set_quota(
-        "org:acme", retries_per_day=1
-    )  # one was used by the organisation itself
-    refused = await world.retry(await failed(world, "bob"), "bob")
-    assert (refused.status_code, refused.json()["quota"]) == (429, "retries_per_day")
-    assert int(refused.headers["retry-after"]) >= 1

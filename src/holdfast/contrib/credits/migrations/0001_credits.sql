@@ -10,8 +10,6 @@ CREATE TABLE holdfast.credit_account (
     id         text PRIMARY KEY,
     paid_by    text CHECK (paid_by <> id),             -- null: it pays for itself
     available  bigint NOT NULL DEFAULT 0 CHECK (available >= 0),
-    quota      text NOT NULL DEFAULT '{}',             -- JSON
-    uses       text NOT NULL DEFAULT '{}',             -- JSON: {"day": [begins, retries, cost], "month": …}
     created_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 CREATE INDEX credit_account_paid_by ON holdfast.credit_account (paid_by) WHERE paid_by IS NOT NULL;
@@ -40,7 +38,6 @@ CREATE TABLE holdfast.credit_hold (
     owner      text NOT NULL,
     price      bigint NOT NULL CHECK (price > 0),
     draws      text NOT NULL,                          -- JSON: [[grant, amount], …]
-    is_retry   boolean NOT NULL,
     at         timestamptz NOT NULL,
     standing   text NOT NULL DEFAULT 'held' CHECK (standing IN ('held', 'captured', 'returned')),
     settled_at timestamptz CHECK ((settled_at IS NULL) = (standing = 'held')),
