@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Conflict, Fatal, Holdfast, QuotaExceeded, State
+from holdfast import Conflict, Fatal, Holdfast, QuotaExceeded, State, new_job_id
 from holdfast.engine.operation import Progress
+from holdfast.jobs.job import JobSpec, Lane, NewJob
 from holdfast.jobs.precondition import Precondition
+from holdfast.webhooks.selection import QUEUE, TASK
 from tests.apps import SOON, Database, new_app, until, work, working
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +128,17 @@ async def test_automatic_retries_use_no_quota(app: Holdfast) -> None:  # E18
 async def _has_ended(app: Holdfast, job_id: str) -> bool:
     await work(app)
     return (await app.jobs.get(job_id)).state is State.FAILED
+
+
+async def test_the_retry_of_a_job_of_the_engine_uses_no_quota_of_its_owner(app: Holdfast) -> None:  # E18
+    async with app:
+        store = (await app.runtime.engine()).store
+        spec = JobSpec(lane=Lane(QUEUE, TASK), owner="ann", max_attempts=3)
+        await store.enqueue([NewJob(new_job_id(), "{}", spec)])
+        [job] = (await app.jobs.list(internal=True)).rows
+        await app.jobs.cancel(job.id)
+        await app.jobs.retry(job.id)
+        assert await used(app) == (0, 0)
 
 
 async def test_a_call_that_is_sent_again_is_counted_once(app: Holdfast) -> None:  # E6 E18

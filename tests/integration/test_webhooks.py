@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -538,6 +539,24 @@ async def test_a_signed_message_retries_a_job_once(app: Holdfast) -> None:  # E6
         await ask(app, webhook, handle.id, "msg_2")
         await work(app)
         assert (await app.jobs.get(handle.id)).manual_retry_count == 2
+
+
+async def test_a_message_retries_no_more_jobs_than_the_quota_of_their_owner_allows(
+    db: Database, tmp_path: Path
+) -> None:  # E18 E61
+    policies = tmp_path / "policies.toml"
+    policies.write_text("[quotas.default]\nmanual_retries_per_day = 1\n")
+    async with make_app(db.url, policies=policies) as app:
+        webhook = await app.webhooks.create_inbound(owner="ann")
+        handles = await app.tasks["convert"].options(owner="ann").enqueue_many(["bad", "bad"])
+        await work(app)
+        for message, handle in enumerate(handles):
+            await ask(app, webhook, handle.id, f"msg_{message}")
+            await work(app)
+        rows = [await app.jobs.get(handle.id) for handle in handles]
+        assert [row.manual_retry_count for row in rows] == [1, 0]
+        answers = [row.result for row in (await app.jobs.list(task="holdfast.inbound")).rows]
+        assert ["refused" in answer for answer in answers] == [True, False]  # newest first
 
 
 async def test_a_message_that_is_not_to_be_believed_does_nothing(app: Holdfast) -> None:  # E61

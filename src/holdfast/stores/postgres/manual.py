@@ -81,10 +81,8 @@ async def retry(
     if forget is not None or edit is not None:
         await move.forget_steps(job_id, forget)
     await move.run("grant", None)
-    if ended:
-        await charge_manual_retry(
-            move.connection, charges
-        )  # last, so that other retries wait for it only briefly
+    if ended:  # the last lock, so that other retries of the owner wait only briefly
+        await charge_manual_retry(move.connection, charges)
     return int(await move.connection.fetchval(SQL["position"], job_id))
 
 
