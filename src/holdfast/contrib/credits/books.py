@@ -228,12 +228,12 @@ class Books:
         """
         # In one order, so that two who need the same ones do not wait for each other.
         rows = await self._run(
-            "SELECT id, paid_by, available FROM holdfast.credit_account WHERE id = ANY ($1::text[])"
+            "SELECT id, available FROM holdfast.credit_account WHERE id = ANY ($1::text[])"
             " ORDER BY id FOR UPDATE", sorted(accounts),
         )  # fmt: skip
-        wallets = {name: Wallet(name, exists=False) for name in accounts}
-        for name, paid_by, available in rows:
-            wallets[name] = Wallet(name, paid_by, available)
+        wallets = {name: Wallet(name) for name in accounts}
+        for name, available in rows:
+            wallets[name] = Wallet(name, available)
         found = await self._run(
             f"SELECT {GRANT} FROM holdfast.credit_grant"
             " WHERE (account = ANY ($1::text[]) AND remaining > 0) OR id = ANY ($2::text[])",

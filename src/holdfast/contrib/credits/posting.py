@@ -30,10 +30,8 @@ class Wallet:
     """One account, locked in one transaction. *grants* are all that have something left."""
 
     id: str
-    paid_by: str | None = None
     available: int = 0
     grants: dict[str, Grant] = field(default_factory=dict)
-    exists: bool = True
 
     def usable(self, now: datetime) -> list[Grant]:
         """Return the grants in the order in which they are spent: the first to expire, then the oldest of the others."""
@@ -191,7 +189,7 @@ class Posting:
 
     # -- what is written --------------------------------------------------------------------------------------------
     def changed_wallets(self) -> list[Wallet]:
-        return [self.wallets[name] for name in sorted(self.touched) if self.wallets[name].exists]
+        return [self.wallets[name] for name in sorted(self.touched)]
 
     def changed_grants(self) -> Iterable[Grant]:
         """Yield the stored grants of which something was taken or returned."""
