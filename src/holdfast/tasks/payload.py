@@ -204,11 +204,7 @@ class Signature:
         Raises:
             PayloadError: It is larger than *limit* bytes, or would not arrive as it was sent.
         """
-        text = encode(arguments, what=f"the arguments of {self.task}()")
-        if size(text) > limit:
-            raise PayloadError(
-                f"the arguments of {self.task}() take {size(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
-            )
+        text = self._text(arguments, limit)
         try:
             struct = self._decoder.decode(text)
         except (msgspec.ValidationError, ValueError, RecursionError) as error:
@@ -216,6 +212,24 @@ class Signature:
                 f"the arguments of {self.task}() do not fit its signature ({error})"
             ) from error
         return self._checked(arguments, struct, text)
+
+    def check_payload(self, arguments: Mapping[str, Any], limit: int) -> str:
+        """Return the payload of *arguments* that are JSON data already, as the payload of a job is.
+
+        Raises:
+            PayloadError: It is larger than *limit* bytes, or does not fit the signature.
+        """
+        text = self._text(arguments, limit)
+        self.load(text)
+        return text
+
+    def _text(self, arguments: Mapping[str, Any], limit: int) -> str:
+        text = encode(arguments, what=f"the arguments of {self.task}()")
+        if size(text) > limit:
+            raise PayloadError(
+                f"the arguments of {self.task}() take {size(text):,} bytes, the limit is {limit:,}; {_ENCODER_LIMIT_HINT}"
+            )
+        return text
 
     def _checked(self, arguments: Mapping[str, Any], struct: Any, text: str) -> str:
         """Return *text*, or raise `PayloadError` if an argument would not arrive as it was sent."""

@@ -37,6 +37,7 @@ from holdfast.tasks import dedupe
 from holdfast.tasks.payload import Signature, UnreadablePayload, encode
 from holdfast.tasks.results import returned_by
 from holdfast.values.duration import Duration
+from holdfast.values.merge_patch import merge_patch
 from holdfast.values.suggest import suggest
 from holdfast.values.validation import moment, optional_span, whole, word
 
@@ -344,6 +345,23 @@ class Task(Generic[P, R_co]):
                     encode(self.upgrade(arguments, version), what="the stored arguments")
                 )
         raise UnreadablePayload(f"the stored arguments of {self.name}() do not fit its signature any more")
+
+    def patch(self, arguments: Any, patch: Mapping[str, Any], limit: int) -> str:
+        """Return the payload of a call: the stored *arguments* of a job, changed by a JSON merge patch.
+
+        Their version is unknown, so the newest one that fits is assumed. If none fits, the patch has to make them fit.
+
+        Raises:
+            PayloadError: It is larger than *limit* bytes, or does not fit the task.
+        """
+        current = arguments
+        for version in range(self.policy.version, 0, -1):
+            with suppress(Exception):
+                upgraded = self.upgrade(dict(arguments), version)
+                self.signature.load(encode(upgraded, what="the stored arguments"))
+                current = upgraded
+                break
+        return self.signature.check_payload(merge_patch(current, patch), limit)
 
     def option_hint(self, names: Iterable[str]) -> UsageError | None:
         """Return the error for the first of *names* that is no argument of the task, or None if all are."""
