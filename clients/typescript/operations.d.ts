@@ -349,11 +349,6 @@ export interface LateResultView {
 
 export type Level = "pass" | "warn" | "fail";
 
-export interface MatchCount {
-  dry_run: boolean;
-  matched: number;
-}
-
 export interface MessagePage {
   messages: Array<MessageView>;
   next: string | null;
@@ -458,6 +453,27 @@ export interface OperationList {
   operations: Array<OperationView>;
 }
 
+export interface OperationPreview {
+  dry_run: boolean;
+  /** How many match, counted up to 10,000. */
+  matched: number;
+  /** Whether more may match than were counted. */
+  is_capped: boolean;
+  /** How many of them would be skipped, by reason. */
+  skipped: Record<string, number>;
+  /** For how many of them the arguments were checked too. */
+  checked: number;
+  sample: Array<PreviewedJobView>;
+  /** The queues that the jobs are in, or go to. */
+  queues: Array<string>;
+  /** How many jobs are due or running in these queues now. */
+  waiting: number;
+  /** How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given. */
+  lasts_seconds: number | null;
+  /** How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown. */
+  drains_in_seconds: number | null;
+}
+
 export interface OperationRequest {
   action: OperationAction;
   filter: OperationFilter;
@@ -467,7 +483,15 @@ export interface OperationRequest {
   to_queue?: string | null;
   /** The reason; it is recorded. */
   reason?: string;
-  /** Only count what matches. */
+  /** For jobs that run again: a JSON merge patch (RFC 7386) for their arguments. Name the `task` in the filter. All steps are forgotten. */
+  patch?: Record<string, unknown> | null;
+  /** This many jobs go first. The others wait until these have ended. */
+  canary?: number | null;
+  /** Begin with this many jobs a second. It doubles each minute until it is `rate`. */
+  ramp_from?: number | null;
+  /** Stop when more than this share of the last 50 jobs that ended have failed again. 0.2 with a canary or a ramp. */
+  stop_above?: number | null;
+  /** Change nothing, and answer what would happen. */
   dry_run?: boolean;
 }
 
@@ -485,8 +509,20 @@ export interface OperationView {
   /** How many matched when it began; 0 for a replay. */
   matched: number;
   done: number;
-  /** Jobs that had changed meanwhile. */
+  /** Jobs that were not moved, because they had changed or were refused. */
   refused: number;
+  /** The same, by reason: `changed` (their state does not allow it), `processing`, `due` (they are queued already), `duplicate` (another job has their dedupe key), `arguments` (they do not fit the task), `forbidden`, `refused`, or the code of an extension. */
+  skipped: Record<string, number>;
+  /** Of a running operation with a canary, a ramp or a bound on failures: where it stands. */
+  phase: Phase | null;
+  /** With a bound on failures: how many of the moved jobs have ended. */
+  ended: number;
+  /** How many of those failed again. */
+  failed_again: number;
+  /** The rate now, in jobs a second. null: without a limit, or it waits for the outcome of jobs. */
+  current_rate: number | null;
+  /** When the rate admits the next jobs. */
+  next_at: string | null;
   error: string | null;
   created_at: string;
   updated_at: string;
@@ -551,7 +587,24 @@ export interface PeriodUsage {
   limit: number | null;
 }
 
-export type Progress = "running" | "done" | "cancelled" | "failed";
+export type Phase = "canary" | "ramp" | "steady" | "watching";
+
+export interface PreviewedJobView {
+  id: string;
+  task: string;
+  queue: string;
+  state: State;
+  owner: string | null;
+  error_code: string | null;
+  /** Why it would be skipped. */
+  skipped: string | null;
+  /** The arguments that the patch names. Values of secret names are hidden, long ones cut. */
+  before: Record<string, unknown>;
+  /** The same arguments as the patch leaves them. */
+  after: Record<string, unknown>;
+}
+
+export type Progress = "running" | "done" | "stopped" | "cancelled" | "failed";
 
 export interface QueueList {
   queues: Array<QueueView>;
@@ -975,7 +1028,7 @@ export declare class Operations {
   cancelJob(jobId: string, body?: ReasonRequest, options?: GuardedOptions & NamedOptions): Promise<MovedJob>;
 
   /** Start an operation on everything that matches a filter */
-  beginOperation(body: OperationRequest, options?: NamedOptions): Promise<MatchCount | OperationView>;
+  beginOperation(body: OperationRequest, options?: NamedOptions): Promise<OperationPreview | OperationView>;
 
   /** List operations, newest first */
   listOperations(query?: ListOperationsQuery, options?: CallOptions): Promise<OperationList>;

@@ -167,6 +167,7 @@ class SyncOperations(SyncNamespace):
     """`Operations` for code without an event loop."""
 
     begin = plain(Operations.begin)
+    preview = plain(Operations.preview)
     list = plain(Operations.list)
     get = plain(Operations.get)
     cancel = plain(Operations.cancel)

@@ -282,7 +282,7 @@ def test_a_dry_run_counts_shows_some_and_changes_nothing(
     app: str, capsys: Capture, declined: list[str]
 ) -> None:
     dry = answer(capsys, "jobs", "retry", "--task", "charge", "--dry-run", "--url", URL)
-    assert (dry["matching"], dry["dry_run"]) == (3, True)
+    assert (dry["matched"], dry["dry_run"]) == (3, True)
     assert {row["id"] for row in dry["sample"]} == set(declined)
     text = output(capsys, "jobs", "retry", "--arg", "order=1001", "--dry-run", "--url", URL)
     assert text.startswith("1 would be retried; nothing was changed")
@@ -297,6 +297,45 @@ def test_all_jobs_that_match_are_retried_by_workers(app: str, capsys: Capture, d
     assert begun["by"].startswith("cli")
     work(app)
     assert [job(app, job_id).manual_retry_count for job_id in declined] == [0, 1, 0]
+    assert with_app(app, lambda app: app.operations.get(begun["id"])).done == 1
+
+
+def test_dead_letters_are_redriven_with_a_canary_and_a_patch(
+    app: str, capsys: Capture, declined: list[str]
+) -> None:  # E32 E67
+    words = ["dead", "redrive", "--task", "charge", "--patch", '{"order": 7}', "--app", app]
+    text = output(capsys, *words, "--rate", "2", "--ramp-from", "1", "--to-queue", "slow", "--dry-run")
+    assert text.startswith("3 would be redriven; nothing was changed\nThis takes 3 s at that rate.")
+    assert '{"order":7}' in text
+    dry = answer(capsys, *words, "--dry-run")
+    assert (dry["sample"][0]["after"], dry["lasts"]) == ({"order": 7}, None)
+    begun = answer(capsys, *words, "--canary", "2")
+    assert (begun["phase"], begun["options"]["canary"], "state" in begun) == ("canary", 2, False)
+    carry_out(app)
+    assert [job(app, one).generation for one in declined].count(2) == 2
+    work(app)
+    while (shown := answer(capsys, "operations", "show", begun["id"], "--app", app))["progress"] == "running":
+        carry_out(app)
+    assert (shown["progress"], shown["failed_again"]) == ("stopped", 2)
+    assert "of the canary of 2 failed again" in shown["error"]
+    listed = output(capsys, "operations", "list", "--app", app)
+    assert "stopped" in listed
+    assert "2 of 3, 2 failed again" in listed
+    assert "--patch is not JSON" in output(
+        capsys, "dead", "redrive", "--all", "--patch", "{", "--app", app, code=2
+    )
+    limited = output(
+        capsys, "dead", "redrive", "--all", "--canary", "1", "--limit", "1", "--app", app, code=2
+    )
+    assert "--limit is for a redrive that this command carries out itself" in limited
+    assert "nothing that could be redriven has the id x" in output(
+        capsys, "dead", "redrive", "x", "--dry-run", "--app", app, code=4
+    )
+
+
+def test_jobs_are_retried_with_a_canary(app: str, capsys: Capture, declined: list[str]) -> None:  # E33 E67
+    begun = answer(capsys, "jobs", "retry", "--task", "charge", "--canary", "1", "--app", app)
+    carry_out(app)
     assert with_app(app, lambda app: app.operations.get(begun["id"])).done == 1
 
 

@@ -227,11 +227,8 @@ def test_one_dead_letter_is_shown_or_not_found(shop: Shop, capsys: Capture) -> N
 
 
 def test_a_dry_run_says_how_many_and_changes_nothing(shop: Shop, capsys: Capture) -> None:
-    assert answer(capsys, shop, "dead", "redrive", "--task", "send", "--dry-run") == {
-        "matching": 2,
-        "redriven": 0,
-        "dry_run": True,
-    }
+    found = answer(capsys, shop, "dead", "redrive", "--task", "send", "--dry-run")
+    assert (found["matched"], found["dry_run"], found["skipped"]) == (2, True, {})
     assert "3 would be redriven" in said(capsys, shop, "dead", "redrive", "--all", "--dry-run")
     assert answer(capsys, shop, "jobs", "counts")["failed"] == 3
 

@@ -97,7 +97,7 @@ def test_everything_that_matches_is_counted_and_then_done(client: Any) -> None: 
     owner = f"all-{uuid4()}"
     for _ in range(3):
         later(client, owner=owner)
-    assert client.count("cancel", {"owner": owner}) == 3
+    assert client.preview("cancel", {"owner": owner}).matched == 3
     begun = client.operate("cancel", {"owner": owner}, rate=1000.0, reason="tidy up")
     assert begun.matched == 3
     assert client.operation(begun.id).action == "cancel"

@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.engine.operation import BatchAction, Operation, Progress
+from holdfast.engine.operation import BatchAction, Operation, OperationState, Progress
 from holdfast.engine.tables import operations
+from holdfast.resilience.pacing import Course
 from tests.contract.world import MINUTE, World
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
@@ -69,7 +70,7 @@ async def test_the_operation_that_has_waited_longest_is_taken_first(world: World
         assert operation is not None
         taken.append(operation.id)
         await world.advance("1s")
-        await operations.advance(world.store, operation, cursor=None, done=0, refused=0, span=timedelta())
+        await operations.advance(world.store, operation, timedelta())
         await world.advance("1s")
     assert taken == ["a", "b", "a", "b"]
 
@@ -81,13 +82,48 @@ async def test_an_operation_advances_and_stays_taken(world: World) -> None:  # E
     for number in (1, 2):
         await world.advance("50s")
         assert await operations.take(world.store, MINUTE) is None
-        advanced = await operations.advance(
-            world.store, taken, cursor=f"c{number}", done=10, refused=number, span=MINUTE
-        )
+        further = replace(taken, cursor=f"c{number}", done=taken.done + 10, refused=taken.refused + number)
+        advanced = await operations.advance(world.store, further, MINUTE)
         assert advanced is not None
         taken = advanced
     assert (taken.cursor, taken.done, taken.refused) == ("c2", 20, 3)
     assert await operations.get(world.store, "one") == taken
+
+
+async def test_what_an_operation_remembers_is_kept(world: World) -> None:  # E32 E66
+    await operations.add(world.store, an_operation())
+    taken = await operations.take(world.store, MINUTE)
+    assert taken is not None
+    course = Course(moved=3, ended=2, failed=1, recent="01", rate=0.5, grown_at=LONG_AGO, too_many="why")
+    state = OperationState(
+        skipped={"changed": 2}, due=LONG_AGO, is_last=True, course=course, chosen=("a",), watched=("b", "c")
+    )
+    advanced = await operations.advance(world.store, replace(taken, state=state), MINUTE)
+    assert advanced is not None
+    assert advanced.state == state
+    assert await operations.get(world.store, "one") == advanced
+
+
+async def test_its_begin_and_its_end_are_recorded_once(world: World) -> None:  # E60 E66
+    for _ in range(2):
+        await operations.add(world.store, an_operation())
+        await operations.end(world.store, "one", Progress.STOPPED, error="too many")
+    events = await world.store.queries.events(after=0, limit=10)
+    assert [(event.kind, event.job_id, event.meta) for event in events] == [
+        ("operation_began", "", {"operation": "one", "action": "redrive", "matched": 7, "by": "ann"}),
+        (
+            "operation_ended",
+            "",
+            {
+                "operation": "one",
+                "action": "redrive",
+                "progress": "stopped",
+                "done": 0,
+                "refused": 0,
+                "reason": "too many",
+            },
+        ),
+    ]
 
 
 async def test_a_batch_that_is_recorded_twice_is_counted_once(world: World) -> None:  # E66 E6
@@ -95,7 +131,8 @@ async def test_a_batch_that_is_recorded_twice_is_counted_once(world: World) -> N
     taken = await operations.take(world.store, MINUTE)
     assert taken is not None
     for _ in range(2):  # as if the first answer was lost
-        advanced = await operations.advance(world.store, taken, cursor="c", done=10, refused=1, span=MINUTE)
+        further = replace(taken, cursor="c", done=10, refused=1)
+        advanced = await operations.advance(world.store, further, MINUTE)
         assert advanced is not None
         assert (advanced.done, advanced.refused) == (10, 1)
 
@@ -108,8 +145,8 @@ async def test_whoever_lost_an_operation_to_another_cannot_advance_it(world: Wor
     assert frozen is not None
     assert other is not None
     assert other.epoch > frozen.epoch
-    assert not await operations.advance(world.store, frozen, cursor="x", done=5, refused=0, span=MINUTE)
-    assert await operations.advance(world.store, other, cursor="y", done=5, refused=0, span=MINUTE)
+    assert not await operations.advance(world.store, replace(frozen, cursor="x", done=5), MINUTE)
+    assert await operations.advance(world.store, replace(other, cursor="y", done=5), MINUTE)
     now = await operations.get(world.store, "one")
     assert now is not None
     assert (now.cursor, now.done) == ("y", 5)
@@ -120,7 +157,7 @@ async def test_an_operation_that_has_ended_runs_no_more(world: World) -> None:  
     taken = await operations.take(world.store, MINUTE)
     assert taken is not None
     assert await operations.end(world.store, "one", Progress.CANCELLED, error="enough")
-    assert not await operations.advance(world.store, taken, cursor="x", done=1, refused=0, span=MINUTE)
+    assert not await operations.advance(world.store, replace(taken, cursor="x", done=1), MINUTE)
     assert not await operations.end(world.store, "one", Progress.DONE)
     await world.advance("1h")
     assert await operations.take(world.store, MINUTE) is None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, UsageError
+from holdfast.engine.batches import SPAN
 from holdfast.engine.engine import Engine
 from holdfast.engine.operation import BatchAction, Operation, Progress
 from holdfast.engine.ports import MoveNotice, Transaction
@@ -19,7 +20,7 @@ from holdfast.errors import StoreUnavailable, UnknownOperation
 from holdfast.jobs.job import JobSpec, Lane, NewJob, Settlement
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Bury, Failure
-from holdfast.maintenance.operations import SPAN, OperationRunner, forget
+from holdfast.maintenance.operations import OperationRunner, forget
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 
@@ -131,10 +132,9 @@ async def test_cancelling_many_is_for_those_that_have_not_ended(world: World) ->
     assert (await world.app.events.list(job_id=ids[0]))[-1].meta["reason"] == "wrong"
 
 
-async def test_a_dry_run_only_counts(world: World) -> None:  # E66
+async def test_a_preview_changes_nothing(world: World) -> None:  # E66
     await world.bury(3)
-    told = await world.app.operations.begin("redrive", dry_run=True)
-    assert told.matched == 3
+    assert (await world.app.operations.preview("redrive")).matched == 3
     assert await world.app.operations.list() == []
     await world.duty.run()
     assert await world.redriven() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,69 @@ async def test_a_worker_redrives_what_an_operation_says(db: Database, app: Holdf
 
 async def _is(app: Holdfast, operation_id: str, progress: Progress) -> bool:
     return (await app.operations.get(operation_id)).progress is progress
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_workers_redrive_a_canary_and_go_on_if_it_ends_well(
+    db: Database, app: Holdfast, fails: bool
+) -> None:  # E32 E66
+    broken = True
+
+    @app.task(retry=ONCE)
+    async def shoot(number: int, film: str = "color") -> str:
+        if broken:
+            raise ValueError("no film")
+        return film
+
+    async with app:
+        handles = await shoot.enqueue_many(range(20))
+        await work(app)
+        broken = fails
+        options: dict[str, Any] = {"task": "shoot", "patch": {"film": "gray"}, "to_queue": "studio"}
+        preview = await app.operations.preview("redrive", **options)
+        assert (preview.matched, preview.skipped, preview.queues) == (20, {}, ["studio"])
+        assert (preview.sample[0].before, preview.sample[0].after) == ({}, {"film": "gray"})
+        begun = await app.operations.begin("redrive", **options, canary=5, ramp_from=50, rate=500)
+        async with working(app, queues=["default", "studio"]):
+            ended = Progress.STOPPED if fails else Progress.DONE
+            await until(lambda: _is(app, begun.id, ended))
+        now = await app.operations.get(begun.id)
+        # A worker may end more than the two failures that the bound needs before the operation looks.
+        assert (now.done, now.refused) == ((5, 0) if fails else (20, 0))
+        assert (now.failed_again >= 2, now.ended) == ((True, now.ended) if fails else (False, 20))
+        rows = [await handle.job() for handle in handles]
+        assert [row.generation for row in rows].count(2) == now.done
+        if not fails:
+            assert {row.result for row in rows} == {"gray"}
+            assert {row.queue for row in rows} == {"studio"}
+
+
+async def test_processes_that_share_a_ramp_move_each_job_once(db: Database) -> None:  # E32 E66
+    apps = [new_app(db.url) for _ in range(3)]
+    for app in apps:
+
+        @app.task(name="shoot", retry=ONCE)
+        async def shoot(number: int) -> None:
+            raise ValueError("no film")
+
+    async with apps[0], apps[1], apps[2]:
+        await apps[0].tasks["shoot"].enqueue_many(range(60))
+        await work(apps[0])
+        begun = await apps[0].operations.begin("redrive", canary=3, stop_above=1.0)
+        maintenance = [OperationRunner(await app.runtime.engine()) for app in apps]
+
+        async def look() -> bool:
+            await asyncio.gather(*(one.run() for one in maintenance))
+            await work(apps[1])
+            return await _is(apps[0], begun.id, Progress.DONE)
+
+        await until(look)
+        ended = await apps[0].operations.get(begun.id)
+        assert (ended.done, ended.ended, ended.failed_again) == (60, 60, 60)
+        events = await apps[0].events.list(limit=10_000)
+        redriven = [event.job_id for event in events if event.kind == "redriven"]
+        assert len(redriven) == len(set(redriven)) == 60
+        assert [e.meta["progress"] for e in events if e.kind == "operation_ended"] == ["done"]
 
 
 async def test_several_processes_at_once_do_each_job_once(db: Database) -> None:  # E66

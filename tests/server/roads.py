@@ -128,6 +128,14 @@ async def redrive_all(world: World, task: str) -> httpx2.Response:
     return await world.post("operations", body)
 
 
+async def redrive_patched(world: World, task: str) -> httpx2.Response:
+    """The patch makes any call to the one in question: arguments that it does not name are removed."""
+    await world.job(task)
+    removed = dict.fromkeys((*world.app.tasks[task].signature.names, "nothing"))
+    body = {"action": "redrive", "filter": {"task": [task]}, "patch": removed | world.args[task]}
+    return await world.post("operations", body)
+
+
 async def ask_by_message(world: World, task: str) -> httpx2.Response:
     made = await world.app.webhooks.create_inbound(owner=None if world.named else world.owner)
     content = f'{{"action":"retry","job":"{await world.job(task)}"}}'.encode()
@@ -142,7 +150,7 @@ ROADS: dict[str, tuple[Road, ...]] = {
     "enqueue_jobs": (enqueue_batch,),
     "retry_job": (retry, retry_edited),
     "redrive_dead_letter": (redrive, redrive_elsewhere),
-    "begin_operation": (retry_all, redrive_all),
+    "begin_operation": (retry_all, redrive_all, redrive_patched),
     "receive_webhook": (ask_by_message,),
 }
 #: Routes of the same actions that make nothing run.

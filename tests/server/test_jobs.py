@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
 
 import httpx2
 import pytest
 
 from holdfast.engine.access import Role
+from holdfast.jobs.job import Lane, Settlement
+from holdfast.jobs.verdict import Bury, Failure
 from holdfast.server.assembly import table
 from holdfast.server.routes import document
 from tests.server.world import API, House, assert_as_documented, new_house
@@ -207,13 +209,54 @@ async def test_dead_letters_are_redriven_and_discarded_once() -> None:  # E32, E
     assert (await call("discard_dead_letter", {"reason": "old"}, job_id=other)).status_code == 404
 
 
+async def test_a_preview_hides_secret_arguments_and_says_what_a_patch_changes() -> None:  # E32 E66
+    house = new_house()
+
+    @house.app.task(name="login", retry=1)
+    async def login(password: str, user: dict[str, str] | None = None) -> None: ...
+
+    handle = await login.options(owner="otto").enqueue("hunter2", {"name": "ann", "token": "t0"})
+    store = (await house.app.runtime.engine()).store
+    session = await store.open_session("w", timedelta(minutes=1))
+    [one] = await store.claim(session, [Lane("default", "login", fair=True)], 1)
+    await store.settle([Settlement(one.lease, Bury(Failure("BOOM", "It went wrong.")), one.attempt)])
+    body: dict[str, Any] = {"action": "redrive", "filter": {"task": ["login"]}, "canary": 1}
+    for guess in ("hunter2", "other"):  # right or wrong, the answer is the same
+        body["patch"] = {"password": guess, "user": {"token": guess, "name": "bob"}}
+        shown = (await call("begin_operation", body | {"dry_run": True}, house=house)).json()
+        assert (shown["matched"], shown["is_capped"], shown["skipped"]) == (1, False, {})
+        [sample] = shown["sample"]
+        assert sample["id"] == handle.id
+        assert sample["before"] == {"password": "***", "user": {"name": "ann", "token": "***"}}
+        assert sample["after"] == {"password": "***", "user": {"name": "bob", "token": "***"}}
+    begun = (await call("begin_operation", body, house=house)).json()
+    assert begun["options"]["patch"]["password"] == "***"
+    assert (begun["phase"], begun["ended"], begun["skipped"], begun["next_at"]) == ("canary", 0, {}, None)
+    await call("cancel_operation", operation_id=begun["id"], house=house)
+    [ended] = [one for one in await house.app.events.list(limit=10_000) if one.kind == "operation_ended"][-1:]
+    assert ended.meta["by"].startswith("key:admin")
+    wrongs: list[dict[str, Any]] = [
+        {"canary": 0},
+        {"canary": 501},
+        {"ramp_from": 1},
+        {"stop_above": 1.5},
+        {"patch": {}},
+        {"patch": {"passwort": "x"}},
+        {"filter": {}},
+        {"action": "cancel", "patch": None},
+    ]
+    for wrong in wrongs:
+        refused = await call("begin_operation", body | wrong, house=house)
+        assert refused.status_code == 422, wrong
+
+
 async def test_an_operation_counts_begins_and_can_be_cancelled_by_whom_it_belongs_to() -> None:  # E32, E66
     for owner in ("otto", "otto", "olga"):
         await HOUSE.dead(owner)
     ask = {"action": "redrive", "filter": {"task": ["convert"]}, "rate": 5}
     otto: dict[str, Any] = {"role": Role.OWNER, "as_owner": "otto"}
     counted = await call("begin_operation", ask | {"dry_run": True}, **otto)
-    assert (counted.status_code, counted.json()) == (200, {"dry_run": True, "matched": 2})
+    assert (counted.status_code, counted.json()["dry_run"], counted.json()["matched"]) == (200, True, 2)
     assert (await call("list_operations", **otto)).json() == {"operations": []}
     begun = await call("begin_operation", ask, **otto)
     assert (begun.status_code, begun.json()["matched"], begun.json()["progress"]) == (202, 2, "running")

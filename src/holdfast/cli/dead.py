@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.bulk import PACED, begin, read_paced
 from holdfast.cli.command import Cli, command
 from holdfast.cli.exit_codes import NothingFound
 from holdfast.cli.filters import Where
@@ -127,7 +128,7 @@ async def _every(app: Holdfast, where: Where) -> AsyncIterator[DeadLetter]:
         after = letters[-1].id
 
 
-@command(dead, filters=BY_CAUSE)
+@command(dead, filters=BY_CAUSE, options=PACED)
 def redrive(
     *,
     ids: IdsArgument = None,
@@ -139,16 +140,25 @@ def redrive(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Redrive at most this many.")] = None,
     to_queue: Annotated[str | None, typer.Option("--to-queue", help="Redrive them into this queue.")] = None,
-    dry_run: DryRunOption = False,
+    given: dict[str, Any],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, change nothing.")
+    ] = False,
 ) -> None:
-    """Queue the jobs of dead letters again."""
-    where = _selected(where, ids, everything)
+    """Queue the jobs of dead letters again.
+
+    With a canary, a ramp, a bound on failures or a patch, workers carry it out.
+    """
+    where, paced = _selected(where, ids, everything), read_paced(given)
+    if paced or dry_run:
+        if limit is not None:
+            raise UsageError("--limit is for a redrive that this command carries out itself; leave it out")
+        begin(cli, "redrive", where, ids, rate=rate, to_queue=to_queue, dry_run=dry_run, **paced)
+        return
 
     async def move(app: Holdfast) -> tuple[int, int]:
         matching = await _count(app, where, ids)
         chosen = matching if limit is None else min(matching, limit)
-        if dry_run:
-            return chosen, 0
         with progress_bar("redriving", chosen) as progress:
             done = await app.dead_letters.redrive(
                 by=current_user(), to_queue=to_queue, rate=rate, limit=limit, progress=progress, **where
@@ -157,11 +167,9 @@ def redrive(
 
     chosen, done = cli.ask(move)
     line = f"{done:,} redriven"
-    if dry_run:
-        line = f"{chosen:,} would be redriven; nothing was changed"
-    elif done < chosen:
+    if done < chosen:
         line += f"; {chosen - done:,} were refused: a job with the same dedupe key is queued, or they have changed"
-    cli.say({"matching": chosen, "redriven": done, "dry_run": dry_run}, line)
+    cli.say({"matching": chosen, "redriven": done}, line)
 
 
 @command(dead, filters=BY_CAUSE)

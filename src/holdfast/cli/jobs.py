@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.arguments import read_arguments
-from holdfast.cli.bulk import AllOption, DryRunOption, RateOption, begin, selects_many
+from holdfast.cli.bulk import PACED, AllOption, DryRunOption, RateOption, begin, read_paced, selects_many
 from holdfast.cli.command import Cli, command
 from holdfast.cli.filters import FILTERS, Where, find_jobs
 from holdfast.cli.options import PLAIN, AfterOption, LimitOption, current_user
@@ -172,7 +172,7 @@ def show(
         )
 
 
-@command(jobs, filters=OF_JOBS)
+@command(jobs, filters=OF_JOBS, options=PACED)
 def retry(
     *,
     ids: IdsArgument = None,
@@ -191,6 +191,7 @@ def retry(
             help="Use these arguments instead: an object with all of them; needs --app.",
         ),
     ] = None,
+    given: dict[str, Any],
     dry_run: DryRunOption = False,
 ) -> None:
     """Run failed, cancelled, waiting or stuck jobs now. Name them by id, or by filters.
@@ -198,10 +199,11 @@ def retry(
     Without --state, the jobs that match are the failed ones.
     """
     edited = None if args is None else read_arguments(args)
-    if selects_many(where, ids, everything, dry_run, rate):
+    paced = read_paced(given)
+    if selects_many(where, ids, everything, dry_run, rate, paced):
         if edited is not None or from_step is not None:
             raise UsageError("--args and --from-step are for jobs named by their ids")
-        begin(cli, "retry", where, ids, rate=rate, dry_run=dry_run)
+        begin(cli, "retry", where, ids, rate=rate, dry_run=dry_run, **paced)
         return
 
     async def move(app: Holdfast) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.bulk import operation_view
 from holdfast.cli.command import Cli, command
-from holdfast.cli.options import PLAIN, LimitOption
-from holdfast.cli.views import view
+from holdfast.cli.options import PLAIN, LimitOption, current_user
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.engine.operation import Operation
@@ -23,9 +23,12 @@ def list_(cli: Cli, limit: LimitOption = 50) -> None:
     """List operations, newest first. They are deleted 30 days after their end."""
     found = cli.ask(lambda app: app.operations.list(limit=limit))
     cli.table(
-        {"operations": [view(operation) for operation in found]},
+        {"operations": [operation_view(operation) for operation in found]},
         ["id", "action", "progress", "done", "begun", "by", "filter"],
-        ((o.id, o.action, o.progress, _so_far(o), o.created_at, o.by, o.filter or "all") for o in found),
+        (
+            (o.id, o.action, o.phase or o.progress, _so_far(o), o.created_at, o.by, o.filter or "all")
+            for o in found
+        ),
         empty="No operations.",
     )
 
@@ -33,17 +36,18 @@ def list_(cli: Cli, limit: LimitOption = 50) -> None:
 def _so_far(operation: Operation) -> str:
     refused = f", {operation.refused:,} refused" if operation.refused else ""
     of = "" if operation.action == "replay" else f" of {operation.matched:,}"
-    return f"{operation.done:,}{of}{refused}"
+    failed = f", {operation.failed_again:,} failed again" if operation.failed_again else ""
+    return f"{operation.done:,}{of}{refused}{failed}"
 
 
 @command(operations)
 def show(operation_id: IdArgument, cli: Cli) -> None:
     """Show one operation and its progress."""
-    cli.facts(view(cli.ask(lambda app: app.operations.get(operation_id))))
+    cli.facts(operation_view(cli.ask(lambda app: app.operations.get(operation_id))))
 
 
 @command(operations)
 def cancel(operation_id: IdArgument, cli: Cli) -> None:
     """Stop an operation. What it has done stays done."""
-    found = cli.ask(lambda app: app.operations.cancel(operation_id))
-    cli.say(view(found), f"operation {found.id} is {found.progress}: {_so_far(found)}")
+    found = cli.ask(lambda app: app.operations.cancel(operation_id, by=current_user()))
+    cli.say(operation_view(found), f"operation {found.id} is {found.progress}: {_so_far(found)}")

@@ -115,14 +115,14 @@ def cancel_job(
 
 def begin_operation(
     *, idempotency_key: str | None = None, **body: Unpack[types.OperationRequest]
-) -> Call[types.MatchCount | types.OperationView]:
+) -> Call[types.OperationPreview | types.OperationView]:
     """Start an operation on everything that matches a filter."""
     return Call(
         "POST",
         "/api/v1/operations",
         headers={"Idempotency-Key": idempotency_key},
         body=body,
-        answers={200: types.MatchCount, 202: types.OperationView},
+        answers={200: types.OperationPreview, 202: types.OperationView},
     )
 
 

@@ -16,7 +16,7 @@ from holdfast.client.environment import Environment, RealEnvironment
 from holdfast.client.errors import BadAnswer, ClientError, Unreachable, problem_of
 from holdfast.client.event_stream import MEDIA_TYPE, StreamReader
 from holdfast.client.retries import RequestRetries, pause_seconds
-from holdfast.client.types import JobView, MatchCount, OperationView
+from holdfast.client.types import JobView, OperationPreview, OperationView
 from holdfast.errors import UsageError
 from holdfast.values.duration import Duration, duration
 
@@ -260,14 +260,14 @@ def stream_call(job_id: str | None, kind: str | list[str] | None, owner: str | N
     return calls.stream_events(kind=kinds, owner=owner)
 
 
-def require_count(answer: MatchCount | OperationView) -> MatchCount:
-    """Return *answer* if it is a count, as a dry run expects. Raise `BadAnswer` otherwise."""
-    if isinstance(answer, MatchCount):
+def require_preview(answer: OperationPreview | OperationView) -> OperationPreview:
+    """Return *answer* if it is a preview, as a dry run expects. Raise `BadAnswer` otherwise."""
+    if isinstance(answer, OperationPreview):
         return answer
     raise BadAnswer("the server began an operation instead of a dry run; cancel it, and update the server")
 
 
-def require_operation(answer: MatchCount | OperationView) -> OperationView:
+def require_operation(answer: OperationPreview | OperationView) -> OperationView:
     """Return *answer* if it is an operation. Raise `BadAnswer` otherwise."""
     if isinstance(answer, OperationView):
         return answer

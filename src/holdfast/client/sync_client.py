@@ -131,7 +131,7 @@ class Client:
     dead_letter_groups = _plain(Verbs.dead_letter_groups)
     redrive = _plain(Verbs.redrive)
     discard = _plain(Verbs.discard)
-    count = _plain(Verbs.count)
+    preview = _plain(Verbs.preview)
     operate = _plain(Verbs.operate)
     operation = _plain(Verbs.operation)
     cancel_operation = _plain(Verbs.cancel_operation)

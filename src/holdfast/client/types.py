@@ -51,6 +51,14 @@ class OperationOptions(TypedDict, total=False):
     rate: float | None  #: The maximum number of jobs a second.
     to_queue: str | None  #: For redrive: another queue than their own.
     reason: str  #: The reason; it is recorded.
+    patch: (
+        dict[str, Any] | None
+    )  #: For jobs that run again: a JSON merge patch (RFC 7386) for their arguments. Name the `task` in the filter. All steps are forgotten.
+    canary: int | None  #: This many jobs go first. The others wait until these have ended.
+    ramp_from: float | None  #: Begin with this many jobs a second. It doubles each minute until it is `rate`.
+    stop_above: (
+        float | None
+    )  #: Stop when more than this share of the last 50 jobs that ended have failed again. 0.2 with a canary or a ramp.
 
 
 class DiscardRequest(TypedDict, total=False):
@@ -108,7 +116,7 @@ class OperationFilter(TypedDict, total=False):
 class OperationRequest(OperationOptions, total=False):
     action: Required[OperationAction]
     filter: Required[OperationFilter]
-    dry_run: bool  #: Only count what matches.
+    dry_run: bool  #: Change nothing, and answer what would happen.
 
 
 class PauseRequest(TypedDict, total=False):
@@ -556,11 +564,6 @@ class LateResultView(msgspec.Struct, frozen=True, kw_only=True):
     is_late: bool
 
 
-class MatchCount(msgspec.Struct, frozen=True, kw_only=True):
-    dry_run: bool
-    matched: int
-
-
 class MessagePage(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[MessageView]
     next: str | None = None
@@ -604,6 +607,23 @@ class OperationList(msgspec.Struct, frozen=True, kw_only=True):
     operations: list[OperationView]
 
 
+class OperationPreview(msgspec.Struct, frozen=True, kw_only=True):
+    dry_run: bool
+    matched: int  #: How many match, counted up to 10,000.
+    is_capped: bool  #: Whether more may match than were counted.
+    skipped: dict[str, int]  #: How many of them would be skipped, by reason.
+    checked: int  #: For how many of them the arguments were checked too.
+    sample: list[PreviewedJobView]
+    queues: list[str]  #: The queues that the jobs are in, or go to.
+    waiting: int  #: How many jobs are due or running in these queues now.
+    lasts_seconds: float | None = (
+        None  #: How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given.
+    )
+    drains_in_seconds: float | None = (
+        None  #: How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown.
+    )
+
+
 class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     action: str  #: redrive, discard, retry, cancel or replay.
@@ -615,7 +635,19 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     progress: str
     matched: int  #: How many matched when it began; 0 for a replay.
     done: int
-    refused: int  #: Jobs that had changed meanwhile.
+    refused: int  #: Jobs that were not moved, because they had changed or were refused.
+    skipped: dict[
+        str, int
+    ]  #: The same, by reason: `changed` (their state does not allow it), `processing`, `due` (they are queued already), `duplicate` (another job has their dedupe key), `arguments` (they do not fit the task), `forbidden`, `refused`, or the code of an extension.
+    phase: str | None = (
+        None  #: Of a running operation with a canary, a ramp or a bound on failures: where it stands.
+    )
+    ended: int  #: With a bound on failures: how many of the moved jobs have ended.
+    failed_again: int  #: How many of those failed again.
+    current_rate: float | None = (
+        None  #: The rate now, in jobs a second. null: without a limit, or it waits for the outcome of jobs.
+    )
+    next_at: datetime | None = None  #: When the rate admits the next jobs.
     error: str | None = None
     created_at: datetime
     updated_at: datetime
@@ -651,6 +683,20 @@ class PausedTypes(msgspec.Struct, frozen=True, kw_only=True):
 class PeriodUsage(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     limit: float | None = None  #: null: no limit, and the use is not counted.
+
+
+class PreviewedJobView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    task: str
+    queue: str
+    state: str
+    owner: str | None = None
+    error_code: str | None = None
+    skipped: str | None = None  #: Why it would be skipped.
+    before: dict[
+        str, Any
+    ]  #: The arguments that the patch names. Values of secret names are hidden, long ones cut.
+    after: dict[str, Any]  #: The same arguments as the patch leaves them.
 
 
 class QueueList(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from holdfast.client.core import (
     ApiResponse,
     Core,
     ResultPoll,
-    require_count,
     require_operation,
+    require_preview,
     stream_call,
 )
 from holdfast.client.errors import ClientError
@@ -43,6 +43,7 @@ from holdfast.client.types import (
     OperationAction,
     OperationFilter,
     OperationOptions,
+    OperationPreview,
     OperationView,
     Paused,
     QueueView,
@@ -196,10 +197,17 @@ class Verbs(ABC):
         return await self.send(calls.discard_dead_letter(job_id, reason=reason))
 
     # -- everything that matches --------------------------------------------------------------------------------------
-    async def count(self, action: OperationAction, filter: OperationFilter) -> int:  # noqa: A002 - as the API names it
-        """Return how many jobs `operate` would act on now."""
-        counted = await self.send(calls.begin_operation(action=action, filter=filter, dry_run=True))
-        return require_count(counted).matched
+    async def preview(
+        self,
+        action: OperationAction,
+        filter: OperationFilter,  # noqa: A002 - as the API names it
+        **options: Unpack[OperationOptions],
+    ) -> OperationPreview:
+        """Return what `operate` with the same options would do now."""
+        counted = await self.send(
+            calls.begin_operation(action=action, filter=filter, dry_run=True, **options)
+        )
+        return require_preview(counted)
 
     async def operate(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Callable
-from typing import Unpack
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Unpack
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.filters import DeadLetterFilters, dead_letters_matching
-from holdfast.engine.manual_retry import check_again, job_row, retry_charges
+from holdfast.engine.manual_retry import check_again, job_row, patched, retry_charges
 from holdfast.engine.namespace import Namespace
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import (
@@ -160,15 +160,26 @@ async def redrive_one(
     *,
     by: str,
     to_queue: str | None = None,
+    patch: Mapping[str, Any] | None = None,
     precondition: Precondition = UNCONDITIONAL,
 ) -> None:
-    """Queue the job of one dead letter again; see `DeadLetters.redrive_one`."""
+    """Queue the job of one dead letter again, its arguments changed by a *patch* if there is one; see `DeadLetters.redrive_one`."""
     if to_queue is not None and is_internal((await job_row(engine, job_id)).task):
         raise Forbidden(f"job {job_id} is one of the engine's own; it stays in its queue")
-    await check_again(engine, job_id)
+    edit = None
+    if patch is None:
+        await check_again(engine, job_id)
+    else:
+        edit = await patched(engine, job_id, patch)
     charges = await retry_charges(engine, job_id)
     await engine.store.retry(
-        job_id, by, kind=Kind.redriven, queue=to_queue, precondition=precondition, charges=charges
+        job_id,
+        by,
+        kind=Kind.redriven,
+        queue=to_queue,
+        edit=edit,
+        precondition=precondition,
+        charges=charges,
     )
     engine.observers.retried(Kind.redriven)
     engine.moved(job_id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.lane_store import Charge
@@ -13,11 +14,12 @@ from holdfast.engine.ports import Reclaim, StuckAttempt
 from holdfast.engine.recovery import stuck_failure
 from holdfast.errors import Changed, Conflict, Forbidden, UnknownJob, UsageError
 from holdfast.jobs.internal import is_internal
-from holdfast.jobs.job import Edit, JobId, JobRow
+from holdfast.jobs.job import DeadLetter, Edit, JobId, JobRow
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.precondition import Precondition
 from holdfast.jobs.verdict import Bury, RetryAfter
 from holdfast.tasks.payload import decode_any
+from holdfast.tasks.task import Task
 
 
 async def job_row(engine: Engine, job_id: JobId) -> JobRow:
@@ -36,6 +38,7 @@ async def retry_job(
     from_step: str | None,
     args: Mapping[str, object] | None,
     priority: int | None,
+    patch: Mapping[str, Any] | None = None,
     precondition: Precondition,
 ) -> int:
     """Queue the job now and return its queue position.
@@ -45,11 +48,13 @@ async def retry_job(
         QuotaExceeded: Its owner, or the organization of its owner, has used up its quota of manual retries.
     """
     forget = None if from_step is None else await _steps_from(engine, job_id, from_step)
-    if args is None:
+    if patch is not None:
+        edit = await patched(engine, job_id, patch)
+    elif args is not None:
+        edit = await _edit(engine, job_id, args)
+    else:
         edit = None
         await check_again(engine, job_id)
-    else:
-        edit = await _edit(engine, job_id, args)
     charges = await retry_charges(engine, job_id)
 
     async def retry(stuck: StuckAttempt | None) -> int:
@@ -110,14 +115,38 @@ async def check_again(engine: Engine, job_id: JobId) -> None:
 async def _edit(engine: Engine, job_id: JobId, args: Mapping[str, object]) -> Edit:
     """Return the call with other arguments, checked as `enqueue` does."""
     row = await job_row(engine, job_id)
-    task = engine.tasks.get(row.task)
+    task = _editable(engine, row)
+    return _checked(
+        task, row, task.signature.dump(task.signature.bind((), args), engine.settings.payload_limit)
+    )
+
+
+async def patched(engine: Engine, job_id: JobId, patch: Mapping[str, Any]) -> Edit:
+    """Return the call with its arguments changed by a JSON merge patch, checked as `enqueue` does."""
+    return patch_row(engine, await job_row(engine, job_id), patch)
+
+
+def patch_row(engine: Engine, row: JobRow | DeadLetter, patch: Mapping[str, Any]) -> Edit:
+    """Return the call of *row*, which has its arguments, changed by a JSON merge patch; see `patched`."""
+    task = _editable(engine, row)
+    return _checked(task, row, task.patch(row.payload, patch, engine.settings.payload_limit))
+
+
+def _editable(engine: Engine, row: JobRow | DeadLetter) -> Task[Any, Any]:
+    """Return the task of a job that is to have other arguments."""
     if is_internal(row.task):
-        raise Forbidden(f"job {job_id} is one of the engine's own; it is retried as it is, without args")
-    if task is None:
+        raise Forbidden(
+            f"job {row.id} is one of the engine's own; it runs again as it is, with its own arguments"
+        )
+    if row.task not in engine.tasks:
         raise UsageError(
             f"task {row.task!r} is not one of this app, so other arguments cannot be checked; retry it as it is, or in its app"
         )
-    payload = task.signature.dump(task.signature.bind((), args), engine.settings.payload_limit)
+    return engine.tasks[row.task]
+
+
+def _checked(task: Task[Any, Any], row: JobRow | DeadLetter, payload: str) -> Edit:
+    """Return the edit that gives the job of *row* another payload, if the task's check allows it."""
     task.check(row.owner, payload)
     before, after = row.payload if isinstance(row.payload, dict) else {}, decode_any(payload)
     names = sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))

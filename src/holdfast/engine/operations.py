@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
-from holdfast.engine.dead_letters import redrive_one
+from holdfast.engine.batches import selected
 from holdfast.engine.engine import Engine
-from holdfast.engine.filters import AnyFilters, dead_letter_filter, job_filter, plain
-from holdfast.engine.jobs import Jobs
-from holdfast.engine.namespace import Namespace, OpenEngine
+from holdfast.engine.filters import AnyFilters, plain
+from holdfast.engine.namespace import Namespace
 from holdfast.engine.operation import (
     BY_FILTER,
     FASTEST,
+    RUN_AGAIN,
     SLOWEST,
     BatchAction,
     Operation,
-    OperationBatch,
     Progress,
 )
+from holdfast.engine.permissions import must_not_be_internal
+from holdfast.engine.previews import Preview, preview
 from holdfast.engine.tables import operations
-from holdfast.errors import HoldfastError, StoreError, UnknownOperation, UsageError
-from holdfast.jobs.job import DeadLetterFilter, JobFilter, JobId, JobRow
+from holdfast.errors import UnknownOperation, UnknownTask, UsageError
+from holdfast.jobs.job import JobFilter
 from holdfast.jobs.moves import State
 from holdfast.jobs.retention import Retention
-from holdfast.logging import Log
+from holdfast.resilience.pacing import MOST_UNENDED
+from holdfast.tasks.payload import encode
 from holdfast.values.duration import Duration, optional
-from holdfast.values.validation import number, whole, word
-
-log = Log("holdfast.engine")
+from holdfast.values.validation import by_name, number, whole, word
 
 #: Which jobs an action is for, where no state is given.
 _MEANT = {BatchAction.RETRY: [State.FAILED], BatchAction.CANCEL: [State.QUEUED, State.PROCESSING]}
@@ -40,23 +38,31 @@ _POSSIBLE = {
     BatchAction.RETRY: {State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING},
     BatchAction.CANCEL: {State.QUEUED, State.PROCESSING},
 }
+#: The share of failures above which an operation with a canary or a ramp stops, unless another is given.
+STOP_ABOVE = 0.2
+
+
+class OperationOptions(AnyFilters, total=False):
+    """How an operation works, and on which jobs (`JobFilters`) or dead letters (`DeadLetterFilters`)."""
+
+    by: str  #: who begins it; the events record it
+    reason: str  #: why; required to discard
+    for_owner: str | None  #: it belongs to this owner and reaches no jobs of others
+    rate: float | None  #: at most this many jobs a second
+    to_queue: str | None  #: redrive into this queue
+    #: A JSON merge patch (RFC 7386) for the arguments of jobs that run again. Their steps are forgotten.
+    patch: Mapping[str, Any] | None
+    canary: int | None  #: this many jobs go first, and the others wait until these have ended
+    ramp_from: float | None  #: begin with this many jobs a second; it doubles each minute until it is *rate*
+    #: Stop when more than this share of the last 50 jobs that ended have failed again; 0.2 with a canary or a ramp.
+    stop_above: float | None
 
 
 class Operations(Namespace):
     """Work on all jobs, or all dead letters, that match a filter."""
 
     async def begin(
-        self,
-        action: str,
-        *,
-        by: str = "api",
-        rate: float | None = None,
-        to_queue: str | None = None,
-        reason: str = "",
-        for_owner: str | None = None,
-        dry_run: bool = False,
-        token: str | None = None,
-        **filters: Unpack[AnyFilters],
+        self, action: str, *, token: str | None = None, **options: Unpack[OperationOptions]
     ) -> Operation:
         """Begin to `retry` or `cancel` all jobs that match, or to `redrive` or `discard` all dead letters that match.
 
@@ -64,24 +70,23 @@ class Operations(Namespace):
 
         Args:
             action: "retry", "cancel", "redrive" or "discard".
-            by: Who begins it; the events record it.
-            rate: At most this many jobs a second.
-            to_queue: Redrive into this queue.
-            reason: Why; required to discard.
-            for_owner: The operation belongs to this owner and reaches no jobs of others.
-            dry_run: Begin nothing; only count what matches.
             token: An id that names this call. Repeated under it, it is the same operation.
-            filters: Which jobs (see `JobFilters`) or dead letters (see `DeadLetterFilters`).
+            options: How, and which jobs; see `OperationOptions`.
 
         Returns the operation, with the number that `matched`. Raises `UsageError` for what cannot be done.
         """
         engine = await self._engine()
-        plan = _Plan(action, dict(filters), by, rate, to_queue, reason, for_owner, token)
-        operation = _operation(engine, plan)
+        operation = _operation(engine, action, options, token)
         counted = replace(operation, matched=await _count(engine, operation))
-        if dry_run:
-            return replace(counted, progress=Progress.DONE)
         return await operations.add(engine.store, counted)
+
+    async def preview(self, action: str, **options: Unpack[OperationOptions]) -> Preview:
+        """Return what `begin` with the same options would do now: to how many jobs, which are skipped, and a sample.
+
+        It changes nothing. It counts up to 10,000 jobs, and checks the arguments of the first 100.
+        """
+        engine = await self._engine()
+        return await preview(engine, _operation(engine, action, options, None))
 
     async def list(self, *, limit: int = 50) -> builtins.list[Operation]:
         """Return operations, newest first. Those that ended more than 30 days ago are forgotten."""
@@ -95,9 +100,9 @@ class Operations(Namespace):
             raise UnknownOperation(operation_id)
         return found
 
-    async def cancel(self, operation_id: str) -> Operation:
-        """Stop an operation, and return its last state. What it has done stays done."""
-        await operations.end((await self._engine()).store, operation_id, Progress.CANCELLED)
+    async def cancel(self, operation_id: str, *, by: str = "api") -> Operation:
+        """Stop an operation, and return its last state. What it has done stays done. The event records *by*."""
+        await operations.end((await self._engine()).store, operation_id, Progress.CANCELLED, by=by)
         return await self.get(operation_id)
 
     async def purge(
@@ -116,129 +121,109 @@ class Operations(Namespace):
         return await (await self._engine()).recovery.purge(keep, task)
 
 
-class _Plan(NamedTuple):
-    action: str
-    filter: dict[str, Any]
-    by: str
-    rate: float | None
-    to_queue: str | None
-    reason: str
-    owner: str | None
-    token: str | None
+# -- what was asked for -------------------------------------------------------------------------------------------------
+#: The options of an operation that it stores as they are.
+_STORED = ("to_queue", "reason", "patch", "canary", "ramp_from", "stop_above")
 
 
-def _operation(engine: Engine, plan: _Plan) -> Operation:
-    if plan.action not in BY_FILTER:
-        raise UsageError(f"{plan.action!r} is no operation; it is one of {', '.join(BY_FILTER)}")
-    action = BatchAction(plan.action)
-    _filter(action, plan.filter)  # as it was given, so that an error quotes those words
-    filters = plain(plan.filter)
-    if plan.rate is not None:
-        number("rate", plan.rate, SLOWEST, FASTEST)
-    if plan.to_queue is not None:
-        word("to_queue", plan.to_queue)
-    if plan.to_queue is not None and action is not BatchAction.REDRIVE:
-        raise UsageError("to_queue is for redrive; what is retried stays in its queue")
-    if action is BatchAction.DISCARD and not plan.reason:
-        raise UsageError("say why these dead letters are discarded: reason=…")
-    if plan.owner is not None:
-        if filters.get("owner", plan.owner) != plan.owner:
+def _operation(engine: Engine, action: str, asked: OperationOptions, token: str | None) -> Operation:
+    """Return the operation that the options describe. Raises `UsageError` for what cannot be done."""
+    if action not in BY_FILTER:
+        raise UsageError(f"{action!r} is no operation; it is one of {', '.join(BY_FILTER)}")
+    given = dict[str, Any](asked)
+    by, rate, owner = given.pop("by", "api"), given.pop("rate", None), given.pop("for_owner", None)
+    options = {name: given.pop(name, None) for name in _STORED}
+    now = engine.clock.now()
+    operation = Operation(
+        id=token or engine.ids.job_id(),
+        action=BatchAction(action),
+        filter=given,
+        by=by,
+        options={name: value for name, value in options.items() if value not in (None, "")},
+        rate=rate,
+        owner=owner,
+        created_at=now,
+        updated_at=now,
+    )
+    operation = _narrowed(operation)
+    _check_options(operation)
+    _check_pace(operation)
+    _check_patch(engine, operation)
+    return operation
+
+
+def _narrowed(operation: Operation) -> Operation:
+    """Return the operation with the filters as they are stored: for its owner, and for the states of its action."""
+    selected(operation)  # as it was given, so that an error quotes those words
+    filters, action, owner = plain(operation.filter), operation.action, operation.owner
+    if owner is not None:
+        if filters.get("owner", owner) != owner:
             raise UsageError("these jobs belong to another owner")
-        filters["owner"] = plan.owner
-    chosen = _filter(action, filters)
+        filters["owner"] = owner
+    operation = replace(operation, filter=filters)
+    chosen = selected(operation)
     if isinstance(chosen, JobFilter):
         if not chosen.states:
             filters["state"] = [str(state) for state in _MEANT[action]]
         elif not _POSSIBLE[action].issuperset(chosen.states):
             possible = ", ".join(state for state in State if state in _POSSIBLE[action])
             raise UsageError(f"{action} is for jobs that are {possible}; not for {', '.join(chosen.states)}")
-    now = engine.clock.now()
-    options = {"to_queue": plan.to_queue, "reason": plan.reason}
-    return Operation(
-        id=plan.token or engine.ids.job_id(),
-        action=action,
-        filter=filters,
-        by=plan.by,
-        options={name: value for name, value in options.items() if value},
-        rate=plan.rate,
-        owner=plan.owner,
-        created_at=now,
-        updated_at=now,
-    )
+    return operation
 
 
-def _filter(action: BatchAction, filters: dict[str, Any]) -> JobFilter | DeadLetterFilter:
-    return job_filter(**filters) if action in _MEANT else dead_letter_filter(**filters)
+def _check_options(operation: Operation) -> None:
+    options, action = operation.options, operation.action
+    if operation.rate is not None:
+        number("rate", operation.rate, SLOWEST, FASTEST)
+    if "to_queue" in options:
+        word("to_queue", options["to_queue"])
+        if action is not BatchAction.REDRIVE:
+            raise UsageError("to_queue is for redrive; what is retried stays in its queue")
+    if action is BatchAction.DISCARD and not options.get("reason"):
+        raise UsageError("say why these dead letters are discarded: reason=…")
+    for name in ("patch", "canary", "ramp_from", "stop_above"):
+        if name in options and action not in RUN_AGAIN:
+            raise UsageError(f"{name} is for redrive and retry, after which jobs run again")
+
+
+def _check_pace(operation: Operation) -> None:
+    """Check the pace of an operation, and set its bound if it has none."""
+    options, rate = operation.options, operation.rate
+    if "canary" in options:
+        whole("canary", options["canary"], 1, MOST_UNENDED)
+    if "ramp_from" in options:
+        if rate is None:
+            raise UsageError("ramp_from is where the rate begins; say with rate= where it ends")
+        number("ramp_from", options["ramp_from"], SLOWEST, rate)
+    if "stop_above" in options:
+        number("stop_above", options["stop_above"], 0, 1)
+    elif "canary" in options or "ramp_from" in options:
+        options["stop_above"] = STOP_ABOVE
+
+
+def _check_patch(engine: Engine, operation: Operation) -> None:
+    """Check that the tasks of an operation take the arguments of its patch."""
+    patch = operation.options.get("patch")
+    if patch is None:
+        return
+    if not by_name("patch", patch, '{"mapping": "jats"}'):
+        raise UsageError("the patch is empty; leave it out, or say which arguments it changes")
+    encode(patch, what="the patch")
+    tasks = selected(operation).tasks
+    if not tasks:
+        raise UsageError("say which task the patch is for: task=…")
+    for name in tasks:
+        must_not_be_internal(name)
+        if name not in engine.tasks:
+            raise UnknownTask(name[:100], engine.tasks)
+        task = engine.tasks[name]
+        hint = task.option_hint([argument for argument, value in patch.items() if value is not None])
+        if hint is not None:
+            raise hint
 
 
 async def _count(engine: Engine, operation: Operation) -> int:
-    chosen = _filter(operation.action, operation.filter)
+    chosen = selected(operation)
     if isinstance(chosen, JobFilter):
         return await engine.store.queries.count(chosen)
     return await engine.store.queries.count_dead_letters(chosen)
-
-
-async def do_batch(engine: Engine, operation: Operation, most: int) -> OperationBatch:
-    """Do the next *most* jobs that match. Repeated after a crash it does nothing twice: jobs that were retried are left out."""
-    if operation.action in engine.batches:
-        return await engine.batches[operation.action](engine, operation)
-    chosen = _filter(operation.action, operation.filter)
-    if isinstance(chosen, JobFilter):
-        page = await engine.store.queries.jobs(chosen, after=operation.cursor, limit=most, contents=False)
-        ids = [row.id for row in page.rows if _was_there(row, operation)]
-        return OperationBatch(*await _do_each(engine, operation, ids), page.next, page.next is None)
-    # Jobs that die after the operation began are left out, or one that fails at once would be redriven for ever.
-    latest = operation.created_at + timedelta(microseconds=1)
-    before = latest if chosen.died_before is None else min(latest, chosen.died_before)
-    letters = await engine.store.queries.dead_letters(
-        replace(chosen, died_before=before), after=operation.cursor, limit=most, contents=False
-    )
-    ids = [letter.id for letter in letters]
-    return OperationBatch(*await _do_each(engine, operation, ids), ids[-1] if ids else None, len(ids) < most)
-
-
-def _was_there(row: JobRow, operation: Operation) -> bool:
-    """Return whether the job was queued before the operation began; otherwise it is new, or was retried since."""
-    return row.queued_at <= operation.created_at
-
-
-async def _do_each(engine: Engine, operation: Operation, ids: Sequence[JobId]) -> tuple[int, int]:
-    """Do all at once, so that stores can write them together. Return how many were done and how many refused."""
-    verb = _verb(engine, operation)
-    calls = [_do_one(verb, job_id, operation) for job_id in ids]
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    done = answers.count(True)
-    return done, len(ids) - done
-
-
-async def _do_one(verb: Callable[[JobId], Awaitable[object]], job_id: JobId, operation: Operation) -> bool:
-    try:
-        await verb(job_id)
-    except StoreError:
-        raise
-    except HoldfastError:
-        return False
-    except Exception as error:  # of a hook: it refuses this job, not the others
-        reason = f"{type(error).__name__}: {error}"
-        log.warning("operation.job_refused", operation=operation.id, job_id=job_id, reason=reason)
-        return False
-    return True
-
-
-def _verb(engine: Engine, operation: Operation) -> Callable[[JobId], Awaitable[object]]:
-    by, reason = operation.by, operation.options.get("reason", "")
-    match operation.action:
-        case BatchAction.RETRY:
-            return lambda job_id: Jobs(OpenEngine(engine)).retry(job_id, by=by)
-        case BatchAction.CANCEL:
-            return lambda job_id: Jobs(OpenEngine(engine)).cancel(job_id, by=by, reason=reason)
-        case BatchAction.DISCARD:
-            return lambda job_id: engine.store.discard(job_id, by, reason)
-        case BatchAction.REDRIVE:
-            queue = operation.options.get("to_queue")
-            return lambda job_id: redrive_one(engine, job_id, by=by, to_queue=queue)
-        case BatchAction.REPLAY:
-            raise UsageError("this process cannot replay webhooks; run a worker of the app")

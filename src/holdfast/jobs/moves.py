@@ -76,6 +76,8 @@ class Kind(IntEnum):
     resumed = 22
     breached = 23
     compensated = 24
+    operation_began = 25
+    operation_ended = 26
 
 
 #: Events that are recorded without a move of the job: a broken promise about it, a compensation.

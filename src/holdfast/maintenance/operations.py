@@ -1,17 +1,15 @@
-"""The maintenance task that carries out operations, one batch at a time.
+"""The maintenance task that carries out operations, one step at a time.
 
 Any number of processes may run it, but each operation is worked on by one process at a time, which takes it
-for a span. If that process is killed, another one continues from the last counted batch when the span is
-over. A rate limit is kept by holding the operation for as long as its batch may take.
+for a span. If that process is killed, another one continues from the last counted step when the span is
+over. A rate limit is kept by holding the operation for as long as its step may take.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-
+from holdfast.engine.batches import SPAN, next_step
 from holdfast.engine.engine import Engine
 from holdfast.engine.operation import Operation, Progress
-from holdfast.engine.operations import do_batch
 from holdfast.engine.recovery import BATCH
 from holdfast.engine.tables import operations, requests
 from holdfast.errors import UsageError
@@ -21,14 +19,10 @@ log = Log("holdfast.maintenance")
 
 OPERATIONS_EVERY = 0.5
 FORGET_EVERY = 60.0
-#: For how long a process takes an operation: longer than a slow batch.
-SPAN = timedelta(seconds=30)
 #: How many jobs are processed before they are counted.
 BATCH_OF_OPERATION = 50
 #: How long the other maintenance tasks may wait for operations, in seconds.
 TURN = 0.5
-#: How many seconds' worth of jobs one batch has under a rate limit.
-_BURST = 0.25
 
 
 class OperationRunner:
@@ -46,28 +40,34 @@ class OperationRunner:
                 break
 
     async def _work(self, operation: Operation, until: float) -> None:
-        clock, store, rate = self._engine.clock, self._engine.store, operation.rate
-        most = BATCH_OF_OPERATION if rate is None else max(1, min(BATCH_OF_OPERATION, int(rate * _BURST)))
+        clock, store = self._engine.clock, self._engine.store
         while True:
             try:
-                batch = await do_batch(self._engine, operation, most)
+                step = await next_step(self._engine, operation, BATCH_OF_OPERATION)
             except UsageError as error:  # stored by another version, or by hand
                 await operations.end(store, operation.id, Progress.FAILED, error=str(error))
                 log.warning("operation.failed", operation=operation.id, reason=str(error))
                 return
-            continues = rate is None and not batch.is_last and clock.monotonic() < until
-            span = SPAN if continues or batch.is_last else timedelta(seconds=batch.done / rate if rate else 0)
-            advanced = await operations.advance(
-                store, operation, cursor=batch.cursor, done=batch.done, refused=batch.refused, span=span
-            )
-            if advanced is None:
+            if step is None:
                 return  # cancelled, or taken by another process while this one was frozen
+            continues = not step.rest and step.end is None and clock.monotonic() < until
+            span = SPAN if continues or step.end is not None else step.rest
+            advanced = await operations.advance(store, step.operation, span)
+            if advanced is None:
+                return
             operation = advanced
-            if batch.is_last:
-                await operations.end(store, operation.id, Progress.DONE)
-                log.info("operation.completed", operation=operation.id, action=str(operation.action))
+            if step.end is not None:
+                await self._end(operation, step.end, step.reason)
             if not continues:
                 return
+
+    async def _end(self, operation: Operation, progress: Progress, reason: str | None) -> None:
+        await operations.end(self._engine.store, operation.id, progress, error=reason)
+        facts = {"operation": operation.id, "action": str(operation.action)}
+        if progress is Progress.STOPPED:
+            log.warning("operation.stopped", reason=reason, **facts)
+        else:
+            log.info("operation.completed", **facts)
 
 
 async def forget(engine: Engine) -> int:

@@ -12,7 +12,10 @@ from pydantic import ConfigDict, Field
 from holdfast.engine.access import Action
 from holdfast.engine.operation import FASTEST, SLOWEST, Operation, Progress
 from holdfast.engine.permissions import must_be_declared, only_open
+from holdfast.engine.previews import Preview, PreviewedJob
 from holdfast.jobs.moves import State
+from holdfast.redaction import redacted
+from holdfast.resilience.pacing import MOST_UNENDED, Phase
 from holdfast.server.pagination import MOST, LimitQuery, capped
 from holdfast.server.responses import READ_ONLY, answer, token_of
 from holdfast.server.routing import PREFIX, allows, app_of, caller_of, router
@@ -26,11 +29,18 @@ from holdfast.server.types import (
     none_of,
     picked,
     searchable,
+    shows,
     when,
 )
 
 Some = Annotated[list[Word], Field(min_length=1, max_length=500)]
 OperationIdPath = Annotated[str, Path(description="The operation's id.", max_length=100)]
+
+
+_BY_REASON = (
+    "The same, by reason: `changed` (their state does not allow it), `processing`, `due` (they are queued already), `duplicate` (another job has their"
+    " dedupe key), `arguments` (they do not fit the task), `forbidden`, `refused`, or the code of an extension."
+)
 
 
 class OperationAction(StrEnum):
@@ -86,6 +96,11 @@ def _states(*allowed: State) -> dict[str, Any]:
 _TOGETHER: list[Any] = [
     when("action", ["redrive", "discard"], filter=none_of(_OF_JOBS)),
     when("action", ["retry", "cancel"], filter=none_of(_OF_DEAD_LETTERS), to_queue={"type": "null"}),
+    when(
+        "action",
+        ["discard", "cancel"],
+        **none_of(("patch", "canary", "ramp_from", "stop_above"))["properties"],
+    ),
     when("action", ["retry"], filter=_states(State.FAILED, State.CANCELLED, State.QUEUED, State.PROCESSING)),
     when("action", ["cancel"], filter=_states(State.QUEUED, State.PROCESSING)),
     when("action", ["discard"], reason={"minLength": 1}, to_queue={"type": "null"}),
@@ -103,7 +118,28 @@ class OperationRequest(RequestModel):
     )
     to_queue: Word | None = Field(default=None, description="For redrive: another queue than their own.")
     reason: Note = ""
-    dry_run: bool = Field(default=False, strict=True, description="Only count what matches.")
+    patch: dict[Word, Any] | None = Field(
+        default=None,
+        description="For jobs that run again: a JSON merge patch (RFC 7386) for their arguments. Name the `task` in the filter. All"
+        " steps are forgotten.",
+        min_length=1,
+        max_length=100,
+        examples=[{"mapping": "jats"}],
+    )
+    canary: Annotated[int, Field(ge=1, le=MOST_UNENDED, strict=True)] | None = Field(
+        default=None, description="This many jobs go first. The others wait until these have ended."
+    )
+    ramp_from: Annotated[float, Field(ge=SLOWEST, le=FASTEST), Number] | None = Field(
+        default=None,
+        description="Begin with this many jobs a second. It doubles each minute until it is `rate`.",
+    )
+    stop_above: Annotated[float, Field(ge=0, le=1), Number] | None = Field(
+        default=None,
+        description="Stop when more than this share of the last 50 jobs that ended have failed again. 0.2 with a canary or a ramp.",
+    )
+    dry_run: bool = Field(
+        default=False, strict=True, description="Change nothing, and answer what would happen."
+    )
 
 
 class OperationView(ResponseModel):
@@ -117,15 +153,46 @@ class OperationView(ResponseModel):
     progress: Progress
     matched: int = Field(description="How many matched when it began; 0 for a replay.")
     done: int
-    refused: int = Field(description="Jobs that had changed meanwhile.")
+    refused: int = Field(description="Jobs that were not moved, because they had changed or were refused.")
+    skipped: dict[str, int] = Field(description=_BY_REASON)
+    phase: Phase | None = Field(
+        description="Of a running operation with a canary, a ramp or a bound on failures: where it stands."
+    )
+    ended: int = Field(description="With a bound on failures: how many of the moved jobs have ended.")
+    failed_again: int = Field(description="How many of those failed again.")
+    current_rate: float | None = Field(
+        description="The rate now, in jobs a second. null: without a limit, or it waits for the outcome of jobs."
+    )
+    next_at: datetime | None = Field(description="When the rate admits the next jobs.")
     error: str | None
     created_at: datetime
     updated_at: datetime
 
 
-class MatchCount(ResponseModel):
+@shows(PreviewedJob)
+class PreviewedJobView(ResponseModel):
+    skipped: str | None = Field(description="Why it would be skipped.")
+    before: dict[str, Any] = Field(
+        description="The arguments that the patch names. Values of secret names are hidden, long ones cut."
+    )
+    after: dict[str, Any] = Field(description="The same arguments as the patch leaves them.")
+
+
+class OperationPreview(ResponseModel):
     dry_run: bool
-    matched: int
+    matched: int = Field(description="How many match, counted up to 10,000.")
+    is_capped: bool = Field(description="Whether more may match than were counted.")
+    skipped: dict[str, int] = Field(description="How many of them would be skipped, by reason.")
+    checked: int = Field(description="For how many of them the arguments were checked too.")
+    sample: list[PreviewedJobView]
+    queues: list[str] = Field(description="The queues that the jobs are in, or go to.")
+    waiting: int = Field(description="How many jobs are due or running in these queues now.")
+    lasts_seconds: float | None = Field(
+        description="How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given."
+    )
+    drains_in_seconds: float | None = Field(
+        description="How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown."
+    )
 
 
 class OperationList(ResponseModel):
@@ -133,13 +200,15 @@ class OperationList(ResponseModel):
 
 
 routes = router("operations")
+#: The options that a request passes on as they are.
+_OPTIONS = ("rate", "to_queue", "reason", "patch", "canary", "ramp_from", "stop_above")
 
 
 @routes.post(
     "/operations",
     status_code=202,
     response_model=OperationView,
-    responses={200: {"model": MatchCount, "description": "With `dry_run`: how many match."}},
+    responses={200: {"model": OperationPreview, "description": "With `dry_run`: what would happen."}},
     **allows(Action.STEER),
 )
 async def begin_operation(request: Request, body: OperationRequest) -> Response:
@@ -151,21 +220,18 @@ async def begin_operation(request: Request, body: OperationRequest) -> Response:
     if caller.is_owner and body.action in (OperationAction.RETRY, OperationAction.REDRIVE):
         filters["task"] = only_open(app.runtime, body.filter.task)
         must_be_declared(app.runtime, body.to_queue)
-    begun = await app.operations.begin(
-        body.action,
-        by=caller.name,
-        rate=body.rate,
-        to_queue=body.to_queue,
-        reason=body.reason,
-        for_owner=caller.owner if caller.is_owner else None,
-        dry_run=body.dry_run,
-        token=token_of(request),
+    options: dict[str, Any] = {
+        "by": caller.name,
+        "for_owner": caller.owner if caller.is_owner else None,
+        **body.model_dump(include=set(_OPTIONS)),
         **filters,
-    )
+    }
     if body.dry_run:
         request.scope[READ_ONLY] = True
-        return answer({"dry_run": True, "matched": begun.matched})
-    return begun_response(request, begun)
+        return answer(_preview_view(await app.operations.preview(body.action, **options)))
+    return begun_response(
+        request, await app.operations.begin(body.action, token=token_of(request), **options)
+    )
 
 
 def begun_response(request: Request, begun: Operation) -> Response:
@@ -192,7 +258,8 @@ async def get_operation(request: Request, operation_id: OperationIdPath) -> Resp
 async def cancel_operation(request: Request, operation_id: OperationIdPath) -> Response:
     """Cancel an operation; what is done stays done."""
     await _own_operation(request, operation_id)
-    return answer(_view(await app_of(request).operations.cancel(operation_id)))
+    by = caller_of(request).name
+    return answer(_view(await app_of(request).operations.cancel(operation_id, by=by)))
 
 
 async def _own_operation(request: Request, operation_id: str) -> Operation:
@@ -202,4 +269,20 @@ async def _own_operation(request: Request, operation_id: str) -> Operation:
 
 
 def _view(operation: Operation) -> dict[str, Any]:
-    return picked(operation, OperationView)
+    return picked(operation, OperationView, options=redacted(None, operation.options))
+
+
+def _preview_view(preview: Preview) -> dict[str, Any]:
+    return picked(
+        preview,
+        OperationPreview,
+        dry_run=True,
+        sample=[_job_view(job) for job in preview.sample],
+        lasts_seconds=None if preview.lasts is None else preview.lasts.total_seconds(),
+        drains_in_seconds=None if preview.drains_in is None else preview.drains_in.total_seconds(),
+    )
+
+
+def _job_view(job: PreviewedJob) -> dict[str, Any]:
+    shown = {name: redacted(None, getattr(job, name)) for name in ("before", "after")}
+    return picked(job, PreviewedJobView, **shown)

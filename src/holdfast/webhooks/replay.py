@@ -70,10 +70,10 @@ async def replay_batch(engine: Engine, operation: Operation) -> OperationBatch:
     page = await engine.store.queries.events(after=after, limit=BATCH)
     events = [event for event in page if event.id < before]
     if not events:
-        return OperationBatch(0, 0, operation.cursor, is_last=True)
+        return OperationBatch(0, {}, operation.cursor, is_last=True)
     jobs = await deliveries([webhook], events, JobOwners(engine.store.queries.jobs), replay=operation.id)
     await engine.enqueue(jobs)
-    return OperationBatch(len(jobs), 0, str(events[-1].id), is_last=len(events) < len(page))
+    return OperationBatch(len(jobs), {}, str(events[-1].id), is_last=len(events) < len(page))
 
 
 def _is_replay_of(operation: Operation, webhook_id: str) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.engine.operation import BatchAction, Operation, Progress
-from holdfast.engine.ports import Row
-from holdfast.engine.tables.sql import Transacts, from_json, moment, read, to_json, write
+import msgspec
+
+from holdfast.engine.operation import BatchAction, Operation, OperationState, Progress
+from holdfast.engine.ports import Row, Transaction
+from holdfast.engine.tables.sql import Transacts, fetch, from_json, moment, read, to_json, write
+from holdfast.jobs.moves import Kind
 
 #: How long an operation is kept after it ended.
 KEPT_FOR = timedelta(days=30)
@@ -15,8 +18,9 @@ _ADD = """INSERT INTO holdfast.operation (id, action, conditions, by, options, r
                                 epoch, created_at, updated_at)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::text, $8::text, $9::bigint, 0, 0, 0, t.now, t.now
   FROM (SELECT holdfast.clock() AS now) AS t WHERE true
-    ON CONFLICT (id) DO UPDATE SET id = excluded.id
+    ON CONFLICT (id) DO NOTHING
 RETURNING *"""
+_GET = "SELECT * FROM holdfast.operation WHERE id = $1::text"
 _IS_FREE = "progress = 'running' AND taken_until <= (SELECT holdfast.clock())"
 _TAKE = f"""UPDATE holdfast.operation
    SET epoch = epoch + 1, taken_until = holdfast.clock() + $1::interval, updated_at = holdfast.clock()
@@ -25,13 +29,13 @@ _TAKE = f"""UPDATE holdfast.operation
 RETURNING *"""
 # Totals, and not what is added to them, so that a call whose answer was lost may be sent again. The epoch is the fence.
 _ADVANCE = """UPDATE holdfast.operation
-   SET cursor = $3::text, done = $4::bigint, refused = $5::bigint,
-       taken_until = holdfast.clock() + $6::interval, updated_at = holdfast.clock()
+   SET cursor = $3::text, done = $4::bigint, refused = $5::bigint, state = $6::text,
+       taken_until = holdfast.clock() + $7::interval, updated_at = holdfast.clock()
  WHERE id = $1::text AND epoch = $2::bigint AND progress = 'running'
 RETURNING *"""
 _END = """UPDATE holdfast.operation SET progress = $2::text, error = $3::text, updated_at = holdfast.clock()
  WHERE id = $1::text AND progress = 'running'
-RETURNING id"""
+RETURNING *"""
 _FORGETTABLE = """SELECT number FROM holdfast.operation
  WHERE progress <> 'running' AND updated_at <= (SELECT holdfast.clock()) - $1::interval LIMIT $2::int"""
 
@@ -42,13 +46,22 @@ async def add(store: Transacts, operation: Operation) -> Operation:
         operation.id, str(operation.action), to_json(operation.filter), operation.by, to_json(operation.options),
         operation.rate, operation.owner, str(operation.progress), operation.matched,
     )  # fmt: skip
-    [row] = await write(store, _ADD, *values)
-    return _operation(row)
+
+    async def add(transaction: Transaction) -> Operation:
+        rows = await fetch(transaction, _ADD, *values)
+        if not rows:
+            [known] = await fetch(transaction, _GET, operation.id)
+            return _operation(known)
+        facts = {"operation": operation.id, "action": str(operation.action), "matched": operation.matched}
+        await transaction.record(Kind.operation_began, facts | {"by": operation.by})
+        return _operation(rows[0])
+
+    return await store.transact(add)
 
 
 async def get(store: Transacts, operation_id: str) -> Operation | None:
     """Return the operation of this id."""
-    rows = await read(store, "SELECT * FROM holdfast.operation WHERE id = $1::text", operation_id)
+    rows = await read(store, _GET, operation_id)
     return _operation(rows[0]) if rows else None
 
 
@@ -67,30 +80,47 @@ async def take(store: Transacts, span: timedelta) -> Operation | None:
     return _operation(rows[0]) if rows else None
 
 
-async def advance(
-    store: Transacts, operation: Operation, *, cursor: str | None, done: int, refused: int, span: timedelta
-) -> Operation | None:
-    """Record a batch of an operation: *done* and *refused* jobs more.
+async def advance(store: Transacts, operation: Operation, span: timedelta) -> Operation | None:
+    """Record what an operation has become: its cursor, its totals and its state.
 
     Args:
         store: The store.
-        operation: The operation as `take` or the batch before has returned it.
-        cursor: Where the next batch begins.
-        done: How many jobs the batch has moved.
-        refused: How many could not be moved.
+        operation: The operation as `take` or the call before has returned it, with its new values.
         span: For how long the operation stays taken; none: the next process may take it.
 
     Returns:
         The operation as it is now. None, and nothing is changed, when it has ended or another process has taken it since.
     """
-    totals = operation.done + done, operation.refused + refused
-    rows = await write(store, _ADVANCE, operation.id, operation.epoch, cursor, *totals, span)
+    rows = await write(
+        store, _ADVANCE, operation.id, operation.epoch, operation.cursor, operation.done, operation.refused,
+        to_json(operation.state), span,
+    )  # fmt: skip
     return _operation(rows[0]) if rows else None
 
 
-async def end(store: Transacts, operation_id: str, progress: Progress, *, error: str | None = None) -> bool:
-    """End an operation as done, failed or cancelled. Return False when it was not running."""
-    return bool(await write(store, _END, operation_id, str(progress), error))
+async def end(
+    store: Transacts,
+    operation_id: str,
+    progress: Progress,
+    *,
+    error: str | None = None,
+    by: str | None = None,
+) -> bool:
+    """End an operation as done, stopped, failed or cancelled. Return False when it was not running.
+
+    The event records *by*, the person who ended it, if a person did.
+    """
+
+    async def end(transaction: Transaction) -> bool:
+        for row in await fetch(transaction, _END, operation_id, str(progress), error):
+            ended = _operation(row)
+            facts = {"operation": ended.id, "action": str(ended.action), "progress": str(progress)}
+            totals = {"done": ended.done, "refused": ended.refused, "reason": error, "by": by}
+            await transaction.record(Kind.operation_ended, facts | totals)
+            return True
+        return False
+
+    return await store.transact(end)
 
 
 async def forget(store: Transacts, limit: int) -> int:
@@ -99,6 +129,9 @@ async def forget(store: Transacts, limit: int) -> int:
         return 0
     sql = f"DELETE FROM holdfast.operation WHERE number IN ({_FORGETTABLE} FOR UPDATE SKIP LOCKED) RETURNING number"
     return len(await write(store, sql, KEPT_FOR, limit))
+
+
+_read_state = msgspec.json.Decoder(OperationState).decode
 
 
 def _operation(row: Row) -> Operation:
@@ -115,6 +148,7 @@ def _operation(row: Row) -> Operation:
         done=row["done"],
         refused=row["refused"],
         cursor=row["cursor"],
+        state=_read_state(row["state"]),
         epoch=row["epoch"],
         error=row["error"],
         created_at=moment(row["created_at"]),

@@ -37,6 +37,7 @@ CREATE TABLE holdfast.operation (
     done        bigint NOT NULL,
     refused     bigint NOT NULL,
     cursor      text,
+    state       text NOT NULL DEFAULT '{}',  -- JSON: what it remembers from one batch to the next
     epoch       bigint NOT NULL,
     error       text,
     created_at  timestamptz NOT NULL,
