@@ -171,6 +171,17 @@ export interface Extensions {
   extensions: Array<ExtensionView>;
 }
 
+export interface ForecastView {
+  /** Now. */
+  at: string;
+  bucket_seconds: number;
+  /** Jobs that are due later were not counted. */
+  until: string;
+  /** Whether that is less than was asked for, because there are very many jobs. */
+  is_capped: boolean;
+  scheduled: Array<ScheduledView>;
+}
+
 export interface ForgottenSchedule {
   name: string;
   forgotten: boolean;
@@ -725,6 +736,17 @@ export interface ScheduledJob {
   id: string;
 }
 
+export interface ScheduledView {
+  /** The begin of the piece of time. */
+  at: string;
+  /** Empty: their task calls none. */
+  dependency: string;
+  /** Automatic retries. */
+  retries: number;
+  /** Jobs that were not attempted yet. */
+  delayed: number;
+}
+
 export type ScopeKind = "queue" | "task" | "lane" | "dependency" | "schedule" | "maintenance";
 
 export interface ScopeRequest {
@@ -970,6 +992,13 @@ export interface ListMessagesQuery {
   limit?: number;
 }
 
+export interface GetForecastQuery {
+  /** A duration: "30s", "1h30m", "2d". */
+  within?: string;
+  /** A duration: "30s", "1h30m", "2d". */
+  bucket?: string;
+}
+
 export interface ListQueuesQuery {
   /** `next` of the page before; leave it out for the first page. */
   cursor?: string | null;
@@ -1071,6 +1100,9 @@ export declare class Operations {
 
   /** Discard a parked message permanently */
   discardMessage(messageId: string, body: DiscardRequest, options?: NamedOptions): Promise<MovedMessage>;
+
+  /** Count the jobs that will be due from now on, by time and dependency */
+  getForecast(query?: GetForecastQuery, options?: CallOptions): Promise<ForecastView>;
 
   /** List queues and their state */
   listQueues(query?: ListQueuesQuery, options?: CallOptions): Promise<QueueList>;

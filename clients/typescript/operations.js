@@ -260,6 +260,15 @@ export class Operations {
     }, options);
   }
 
+  getForecast(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/forecast",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
   listQueues(query = {}, options = {}) {
     return this.send({
       method: "GET",

@@ -95,6 +95,7 @@ class SyncQueues(SyncNamespace):
     list = plain(Queues.list)
     lanes = plain(Queues.lanes)
     workers = plain(Queues.workers)
+    forecast = plain(Queues.forecast)
     holds = plain(Queues.holds)
     owners = plain(Queues.owners)
     owner = plain(Queues.owner)

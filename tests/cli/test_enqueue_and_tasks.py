@@ -361,3 +361,15 @@ def test_a_command_for_many_jobs_says_which(app: str, capsys: Capture, command: 
 def test_other_arguments_are_for_single_jobs(app: str, capsys: Capture) -> None:
     words = ("jobs", "retry", "--task", "send", "--args", "{}", "--url", URL)
     assert "--args and --from-step are for jobs named by their ids" in output(capsys, *words, code=2)
+
+
+def test_a_forecast_counts_what_will_be_due(app: str, capsys: Capture) -> None:  # E67 E68
+    for _ in range(2):
+        enqueue(capsys, app, "send", "to=ann", "--delay", "7m")
+    found = answer(capsys, "queues", "forecast", "--url", URL)
+    assert [(one["retries"], one["delayed"]) for one in found["scheduled"]] == [(0, 2)]
+    assert "in 5 m" in output(capsys, "queues", "forecast", "--url", URL)
+    assert "No job will be due" in output(capsys, "queues", "forecast", "--within", "5m", "--url", URL)
+    assert "more than 1000 buckets" in output(
+        capsys, "queues", "forecast", "--within", "30d", "--bucket", "1s", "--url", URL, code=2
+    )

@@ -53,6 +53,7 @@ def uses(client: Any, live: Live) -> list[Use]:
         Use("retry_job", (waiting(),)),
         Use("cancel_job", (waiting(),), {"reason": "tests"}),
         Use("begin_operation", given={"action": "retry", "filter": {"owner": "nobody"}, "dry_run": True}),
+        Use("get_forecast", given={"within": "2h", "bucket": "10m"}),
         Use("list_operations", given={"limit": 1}),
         Use("get_operation", (operation,)),
         Use("cancel_operation", (operation,)),

@@ -212,3 +212,17 @@ async def test_what_moves_jobs_by_itself_is_paused_by_type_and_for_a_time(
     ]
     for bad in wrong:
         assert (await call("pause_retry_scheduler", bad, house=house)).status_code == 422
+
+
+async def test_a_forecast_counts_what_will_be_due_and_is_for_all_but_owners() -> None:  # E66 E68
+    house = new_house()
+    for _ in range(3):
+        await house.app.tasks["convert"].options(delay="90s").enqueue("a.pdf")
+    found = (await call("get_forecast", query={"within": "10m", "bucket": "5m"}, house=house)).json()
+    assert [(one["dependency"], one["retries"], one["delayed"]) for one in found["scheduled"]] == [
+        ("gateway", 0, 3)
+    ]
+    assert (found["bucket_seconds"], found["is_capped"]) == (300, False)
+    assert (
+        await call("get_forecast", query={"within": "30d", "bucket": "1s"}, house=house)
+    ).status_code == 422

@@ -46,6 +46,27 @@ list_by_default(queues, list_)
 
 
 @command(queues)
+def forecast(
+    cli: Cli,
+    within: Annotated[str, typer.Option("--within", help="How far to look ahead.")] = "1h",
+    bucket: Annotated[str, typer.Option("--bucket", help="The length of a piece of time.")] = "5m",
+) -> None:
+    """Count the retries and delayed jobs that will be due from now on, by time and dependency."""
+    found = cli.ask(lambda app: app.queues.forecast(within=within, bucket=bucket))
+    rows = [row._asdict() for row in found.scheduled]
+    cli.table(
+        view(found) | {"bucket": found.bucket.total_seconds(), "scheduled": rows},
+        ["from", "dependency", "retries", "delayed"],
+        ((row.at, row.dependency, f"{row.retries:,}", f"{row.delayed:,}") for row in found.scheduled),
+        empty="No job will be due in that time.",
+    )
+    if found.is_capped and not cli.as_json:
+        print(
+            f"Very many jobs are scheduled; those that are due after {found.until:%H:%M:%S} UTC were not counted."
+        )
+
+
+@command(queues)
 def pause(
     name: NameArgument,
     cli: Cli,

@@ -250,6 +250,11 @@ def discard_message(
     )
 
 
+def get_forecast(**query: Unpack[types.GetForecastQuery]) -> Call[types.ForecastView]:
+    """Count the jobs that will be due from now on, by time and dependency."""
+    return Call("GET", "/api/v1/forecast", query=query, answers={200: types.ForecastView})
+
+
 def list_queues(**query: Unpack[types.ListQueuesQuery]) -> Call[types.QueueList]:
     """List queues and their state."""
     return Call("GET", "/api/v1/queues", query=query, answers={200: types.QueueList})

@@ -281,6 +281,13 @@ class ListMessagesQuery(PageQuery, total=False):
     state: MessageState | None
 
 
+class GetForecastQuery(TypedDict, total=False):
+    """The query of `get_forecast`."""
+
+    within: str  #: A duration: "30s", "1h30m", "2d".
+    bucket: str  #: A duration: "30s", "1h30m", "2d".
+
+
 class ListQueuesQuery(PageQuery, total=False):
     """The query of `list_queues`."""
 
@@ -446,6 +453,14 @@ class ExtensionView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     extensions: list[ExtensionView]
+
+
+class ForecastView(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime  #: Now.
+    bucket_seconds: float
+    until: datetime  #: Jobs that are due later were not counted.
+    is_capped: bool  #: Whether that is less than was asked for, because there are very many jobs.
+    scheduled: list[ScheduledView]
 
 
 class ForgottenSchedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -766,6 +781,13 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
 class ScheduledJob(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str  #: The id of the enqueued job.
+
+
+class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime  #: The begin of the piece of time.
+    dependency: str  #: Empty: their task calls none.
+    retries: int  #: Automatic retries.
+    delayed: int  #: Jobs that were not attempted yet.
 
 
 class StuckJobs(msgspec.Struct, frozen=True, kw_only=True):

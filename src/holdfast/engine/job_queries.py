@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.jobs.forecast import Forecast
 from holdfast.jobs.job import (
     Artifact,
     Attempt,
@@ -72,6 +73,13 @@ class JobQueries(Protocol):
 
     async def stats(self, most: int) -> JobStats:
         """Return figures about the work to be done, for callers that ask every few seconds. No count goes beyond *most*."""
+
+    async def forecast(self, within: timedelta, bucket: timedelta, most: int) -> Forecast:
+        """Return how many queued jobs will be due in each *bucket* of time from now on, up to *within*, by dependency.
+
+        It walks along an index and reads *most* jobs of each kind, retries and first attempts, or *most* of both together. Jobs that
+        wait for their key, or for a pause that held them back when they came due, are not in it.
+        """
 
     async def workers(self) -> list[WorkerRow]:
         """Return the live workers, oldest first."""

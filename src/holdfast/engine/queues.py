@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import builtins
+from datetime import timedelta
 
 from holdfast.engine.explanations import LaneRow, QueueRow, lane_rows, queue_rows
 from holdfast.engine.namespace import Namespace
 from holdfast.engine.owners import OwnerRow, owner_row
 from holdfast.engine.scopes import find_scope
 from holdfast.engine.tables.holds import end_pause, holds_in_force
+from holdfast.errors import UsageError
+from holdfast.jobs.forecast import Forecast
 from holdfast.jobs.job import WorkerRow
 from holdfast.jobs.lanes import Cause, Held, Scope
 from holdfast.values.duration import Duration
-from holdfast.values.validation import optional_span, word
+from holdfast.values.validation import optional_span, span, word
+
+#: How many jobs a forecast reads, and how many pieces of time it may have.
+MOST_FORECAST, MOST_BUCKETS = 10_000, 1000
 
 
 class Queues(Namespace):
@@ -29,6 +35,20 @@ class Queues(Namespace):
     async def workers(self) -> builtins.list[WorkerRow]:
         """Return the live worker processes, oldest first, with the queues they serve and how many jobs they run."""
         return await (await self._engine()).store.queries.workers()
+
+    async def forecast(self, *, within: Duration = "1h", bucket: Duration = "1m") -> Forecast:
+        """Return how many jobs that are queued for later will be due in each *bucket* of time from now on, by dependency.
+
+        These are the retries that are scheduled already, and jobs with a delay. It reads a bounded number of jobs, those that are
+        due first; `until` says how far that was.
+        """
+        longest = span("within", within, timedelta(seconds=1), timedelta(days=30))
+        size = span("bucket", bucket, timedelta(seconds=1), longest)
+        if longest > size * MOST_BUCKETS:
+            raise UsageError(
+                f"these are more than {MOST_BUCKETS} buckets; make them longer, or look less far ahead"
+            )
+        return await (await self._engine()).store.queries.forecast(longest, size, MOST_FORECAST)
 
     async def holds(self) -> builtins.list[Held]:
         """Return what is held now: by people, and by services that asked for it."""

@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from holdfast.engine.access import Action
@@ -17,7 +17,7 @@ from holdfast.server.pagination import LimitQuery, NameCursorQuery, capped
 from holdfast.server.problems import Problem
 from holdfast.server.responses import answer
 from holdfast.server.routing import allows, app_of, caller_of, context_of, router
-from holdfast.server.types import Note, RequestModel, ResponseModel, Span, Word
+from holdfast.server.types import Note, RequestModel, ResponseModel, Span, Word, picked
 from holdfast.server.views import held_view
 
 
@@ -60,6 +60,23 @@ class LaneView(ResponseModel):
 class LaneList(ResponseModel):
     lanes: list[LaneView]
     next: str | None = Field(description="The cursor to the next page; null: this was the last.")
+
+
+class ScheduledView(ResponseModel):
+    at: datetime = Field(description="The begin of the piece of time.")
+    dependency: str = Field(description="Empty: their task calls none.")
+    retries: int = Field(description="Automatic retries.")
+    delayed: int = Field(description="Jobs that were not attempted yet.")
+
+
+class ForecastView(ResponseModel):
+    at: datetime = Field(description="Now.")
+    bucket_seconds: float
+    until: datetime = Field(description="Jobs that are due later were not counted.")
+    is_capped: bool = Field(
+        description="Whether that is less than was asked for, because there are very many jobs."
+    )
+    scheduled: list[ScheduledView]
 
 
 class HoldList(ResponseModel):
@@ -114,7 +131,17 @@ async def resume(request: Request, kind: ScopeKind, name: str) -> Response:
     return answer({"kind": kind, "name": name, "resumed": resumed})
 
 
+SpanQuery = Annotated[Span, Query()]
+
 routes = router("lanes")
+
+
+@routes.get("/forecast", response_model=ForecastView, **allows(Action.LOOK))
+async def get_forecast(request: Request, within: SpanQuery = "1h", bucket: SpanQuery = "1m") -> Response:
+    """Count the jobs that will be due from now on, by time and dependency."""
+    found = await app_of(request).queues.forecast(within=within, bucket=bucket)
+    rows = [row._asdict() for row in found.scheduled]
+    return answer(picked(found, ForecastView, bucket_seconds=found.bucket.total_seconds(), scheduled=rows))
 
 
 @routes.get("/queues", response_model=QueueList, **allows(Action.LOOK))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.engine.operation import Operation, Progress
-from holdfast.jobs.job import JobId, Settlement
+from holdfast.jobs.job import Settlement
 from holdfast.jobs.verdict import Bury, Failure
 from holdfast.resilience.pacing import Phase
 from tests.e2e.faults.world import Site, eventually
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 JOBS = 40
 
 
-async def _dead_letters(site: Site) -> list[JobId]:
+async def _dead_letters(site: Site) -> list[str]:
     ids = await site.enqueue_many("echo", [{"value": n} for n in range(JOBS)], max_attempts=9)
     store = await site.store()
     session = await store.open_session("the test", timedelta(minutes=1))

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.job_queries import EVERY, FIRST, Page
 from holdfast.jobs.concurrency_keys import own_key
+from holdfast.jobs.forecast import Counted, Forecast, make_forecast
 from holdfast.jobs.internal import hides_internal, is_internal
 from holdfast.jobs.job import (
     Artifact,
@@ -79,6 +80,23 @@ class Queries:
 
     async def stats(self, most: int) -> JobStats:
         return stats(self._tables, most)
+
+    async def forecast(self, within: timedelta, bucket: timedelta, most: int) -> Forecast:
+        now = self._tables.clock.now()
+        later = [job for job in self._tables.jobs.values() if job.state is State.QUEUED and job.deferred]
+        due = sorted((job for job in later if now < job.run_at < now + within), key=lambda job: job.run_at)
+        rows = [
+            Counted(
+                0,
+                (job.run_at - now) // bucket,
+                job.lane.dependency,
+                int(job.attempt > 0),
+                int(not job.attempt),
+                job.run_at,
+            )
+            for job in due[:most]
+        ]
+        return make_forecast(now, within, bucket, most, rows)
 
     async def workers(self) -> list[WorkerRow]:
         tables = self._tables

@@ -10,6 +10,7 @@ import asyncpg
 
 from holdfast.engine.job_queries import Page
 from holdfast.engine.ports import Row
+from holdfast.jobs.forecast import Counted, Forecast, make_forecast
 from holdfast.jobs.job import JobFilter, JobId, JobRow, WorkerRow
 from holdfast.jobs.moves import State
 from holdfast.jobs.queue_position import QueuePosition
@@ -91,6 +92,15 @@ class Queries(SqlQueries):
 
     async def stats(self, most: int) -> JobStats:
         return await self._database.read(lambda db: stats(db, most))
+
+    async def forecast(self, within: timedelta, bucket: timedelta, most: int) -> Forecast:
+        rows = await self._database.rows(SQL["forecast"], within, bucket, most)
+        counted = (
+            Counted(0, row["place"], row["dependency"], row["retries"], row["delayed"], row["last"])
+            for row in rows
+            if row["place"] is not None
+        )
+        return make_forecast(rows[0]["at"], within, bucket, most, counted)
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._database.rows(

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.engine.job_queries import Page
 from holdfast.engine.ports import Row
+from holdfast.jobs.forecast import Counted, Forecast, make_forecast
 from holdfast.jobs.job import JobFilter, JobId, JobRow, WorkerRow
 from holdfast.jobs.moves import State
 from holdfast.jobs.queue_position import QueuePosition
@@ -21,6 +22,7 @@ from holdfast.stores.sqlite.database import Database
 from holdfast.stores.sqlite.move import SQL
 from holdfast.stores.sqlite.search import JobSearch, SqliteCondition
 from holdfast.stores.sqlite.stats import stats, stats_in_thread
+from holdfast.stores.sqlite.times import micros, moment, span
 
 _RULES = (
     ("is processing without a session", "SELECT uid FROM holdfast_job WHERE phase = 2 AND (session IS NULL OR claimed_at IS NULL)"),
@@ -92,6 +94,16 @@ class Queries(SqlQueries):
         if self._database.threads is None:
             return self._database.read(lambda reader: stats(reader, most, now))
         return await stats_in_thread(self._database.path, self._database.threads, most, now)
+
+    async def forecast(self, within: timedelta, bucket: timedelta, most: int) -> Forecast:
+        now = self._clock.now()
+        asked = {"now": micros(now), "end": micros(now + within), "bucket": span(bucket), "most": most}
+        rows = self._database.read(lambda reader: reader.execute(SQL["forecast"], asked).fetchall())
+        counted = (
+            Counted(walk, place, dependency, int(retries), int(delayed), moment(last))
+            for walk, place, dependency, retries, delayed, last in rows
+        )
+        return make_forecast(now, within, bucket, most, counted)
 
     async def workers(self) -> list[WorkerRow]:
         now, mono = self._clock.now(), int(self._clock.monotonic() * 1_000_000)
