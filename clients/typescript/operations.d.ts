@@ -477,11 +477,11 @@ export interface OperationPreview {
   sample: Array<PreviewedJobView>;
   /** The queues that the jobs are in, or go to. */
   queues: Array<string>;
-  /** How many jobs are due or running in these queues now. */
-  waiting: number;
+  /** How many jobs are due or running in these queues now. null for keys of owners. */
+  waiting: number | null;
   /** How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given. */
   lasts_seconds: number | null;
-  /** How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown. */
+  /** How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown, or the key is an owner's. */
   drains_in_seconds: number | null;
 }
 

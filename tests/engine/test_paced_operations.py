@@ -395,6 +395,9 @@ async def test_a_long_argument_is_cut_in_a_preview(world: World) -> None:  # E32
     found = await world.app.operations.preview("redrive", task="convert", patch={"pdf": "a.pdf"})
     assert len(found.sample[0].before["pdf"]) < 3000
     assert found.sample[0].after == {"pdf": "a.pdf"}
+    patch = {"pages": {str(number): number for number in range(1000)}}
+    found = await world.app.operations.preview("redrive", task="convert", patch=patch)
+    assert found.sample[0].after == {"pages": "… (9,781 characters of JSON)"}
 
 
 @pytest.mark.parametrize(

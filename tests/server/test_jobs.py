@@ -257,6 +257,8 @@ async def test_an_operation_counts_begins_and_can_be_cancelled_by_whom_it_belong
     otto: dict[str, Any] = {"role": Role.OWNER, "as_owner": "otto"}
     counted = await call("begin_operation", ask | {"dry_run": True}, **otto)
     assert (counted.status_code, counted.json()["dry_run"], counted.json()["matched"]) == (200, True, 2)
+    assert counted.json()["waiting"] is None  # work of others
+    assert (await call("begin_operation", ask | {"dry_run": True})).json()["waiting"] is not None
     assert (await call("list_operations", **otto)).json() == {"operations": []}
     begun = await call("begin_operation", ask, **otto)
     assert (begun.status_code, begun.json()["matched"], begun.json()["progress"]) == (202, 2, "running")

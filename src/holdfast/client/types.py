@@ -630,12 +630,14 @@ class OperationPreview(msgspec.Struct, frozen=True, kw_only=True):
     checked: int  #: For how many of them the arguments were checked too.
     sample: list[PreviewedJobView]
     queues: list[str]  #: The queues that the jobs are in, or go to.
-    waiting: int  #: How many jobs are due or running in these queues now.
+    waiting: int | None = (
+        None  #: How many jobs are due or running in these queues now. null for keys of owners.
+    )
     lasts_seconds: float | None = (
         None  #: How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given.
     )
     drains_in_seconds: float | None = (
-        None  #: How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown.
+        None  #: How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown, or the key is an owner's.
     )
 
 

@@ -167,8 +167,11 @@ def _named(arguments: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
 
 
 def _short(value: Any) -> Any:
-    text = encode(value, what="an argument")
-    return value if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    """Return the value, or the begin of a long text. Other long values are left out: cut, their secrets could not be hidden."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else value[:_LONGEST] + "…"
+    length = len(encode(value, what="an argument"))
+    return value if length <= _LONGEST else f"… ({length:,} characters of JSON)"
 
 
 def _shown(

@@ -186,12 +186,14 @@ class OperationPreview(ResponseModel):
     checked: int = Field(description="For how many of them the arguments were checked too.")
     sample: list[PreviewedJobView]
     queues: list[str] = Field(description="The queues that the jobs are in, or go to.")
-    waiting: int = Field(description="How many jobs are due or running in these queues now.")
+    waiting: int | None = Field(
+        description="How many jobs are due or running in these queues now. null for keys of owners."
+    )
     lasts_seconds: float | None = Field(
         description="How long it takes to move the jobs at the given rate, without the wait for a canary. null: no rate is given."
     )
     drains_in_seconds: float | None = Field(
-        description="How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown."
+        description="How long these queues then need for all their jobs, at the pace of the last 100 that completed. null: unknown, or the key is an owner's."
     )
 
 
@@ -228,7 +230,8 @@ async def begin_operation(request: Request, body: OperationRequest) -> Response:
     }
     if body.dry_run:
         request.scope[READ_ONLY] = True
-        return answer(_preview_view(await app.operations.preview(body.action, **options)))
+        found = await app.operations.preview(body.action, **options)
+        return answer(_preview_view(found, is_owner=caller.is_owner))
     return begun_response(
         request, await app.operations.begin(body.action, token=token_of(request), **options)
     )
@@ -272,14 +275,17 @@ def _view(operation: Operation) -> dict[str, Any]:
     return picked(operation, OperationView, options=redacted(None, operation.options))
 
 
-def _preview_view(preview: Preview) -> dict[str, Any]:
+def _preview_view(preview: Preview, *, is_owner: bool) -> dict[str, Any]:
+    # What waits in a queue is work of others too, which keys of owners do not see.
+    drains_in = None if is_owner else preview.drains_in
     return picked(
         preview,
         OperationPreview,
         dry_run=True,
         sample=[_job_view(job) for job in preview.sample],
+        waiting=None if is_owner else preview.waiting,
         lasts_seconds=None if preview.lasts is None else preview.lasts.total_seconds(),
-        drains_in_seconds=None if preview.drains_in is None else preview.drains_in.total_seconds(),
+        drains_in_seconds=None if drains_in is None else drains_in.total_seconds(),
     )
 
 
