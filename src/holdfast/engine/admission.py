@@ -1,6 +1,6 @@
 """What decides whether a job may start now, besides the policy of its task: dependencies, queues, owners and quotas.
 
-They are declared in code (`app.dependency(…)`, `app.queue(…)`). `holdfast.toml` overrides them, name by name.
+They are declared in code (`app.dependency(…)`, `app.queue(…)`). `holdfast.toml` overrides them, key by key.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class Admission:
 
     def __init__(self, file: Reloader | None = None) -> None:
         self._file = file or Reloader(None)
-        self.dependencies: dict[str, DependencyPolicy] = {}
-        self.queues: dict[str, Limits] = {}
+        self.dependencies, self.queues = self._file.declared.dependencies, self._file.declared.queues
         self.probes: dict[str, Probe] = {}
 
     @property
@@ -39,7 +38,7 @@ class Admission:
 
     def dependency(self, name: str) -> DependencyPolicy:
         """Return how calls of this dependency are guarded."""
-        return self._file.policies.dependencies.get(name) or self.dependencies.get(name) or DependencyPolicy()
+        return self._file.policies.dependency(name, self.dependencies.get(name))
 
     @property
     def gates(self) -> tuple[tuple[str, Gate], ...]:
@@ -62,7 +61,7 @@ class Admission:
         return {*self._file.policies.queues, *self.queues}
 
     def limits_of_queue(self, queue: str) -> Limits | None:
-        return self._file.policies.queue_limits(queue) or self.queues.get(queue)
+        return self._file.policies.queue_limits(queue, self.queues.get(queue))
 
     def caps(self, lane: Lane, task_limits: Limits | None) -> tuple[Cap, ...]:
         """Return the limits of a lane as a whole: those of its queue and of its task."""

@@ -16,7 +16,7 @@ from holdfast.jobs.machine import Clock
 from holdfast.logging import Log
 from holdfast.tasks.options import Reader
 from holdfast.tasks.policy_file.reading import load
-from holdfast.tasks.policy_file.values import Policies, apply, policy_of
+from holdfast.tasks.policy_file.values import Declared, Policies, apply, policy_of
 from holdfast.tasks.task import Policy, Task
 
 DEFAULT_FILE = "holdfast.toml"
@@ -47,6 +47,7 @@ class Reloader:
     def __init__(self, path: Path | None, extension_options: Mapping[str, Reader] | None = None) -> None:
         self.path, self._extension_options = path, extension_options or {}
         self.policies = Policies()
+        self.declared = Declared()  #: what the code declares beside its tasks
         self._error: UsageError | None = None
         self._stamp = _stamp(path)
         if path is not None:
@@ -69,7 +70,7 @@ class Reloader:
         if self._error is not None:
             raise self._error
         if self.path is not None:
-            apply(self.policies, _declared(tasks))
+            apply(self.policies, _declared(tasks), self.declared)
 
     def reload(self, tasks: Tasks, *, asked: bool = False) -> bool:
         """Read the file again if it has changed, or if *asked*. Return whether new policies are in force."""
@@ -81,7 +82,7 @@ class Reloader:
         self._stamp = stamp
         try:
             policies = load(self.path, self._extension_options)
-            new_policies = apply(policies, _declared(tasks))
+            new_policies = apply(policies, _declared(tasks), self.declared)
         except UsageError as error:
             log.warning("policy_file.refused", reason=str(error), instead="the old policies stay in force")
             return False
