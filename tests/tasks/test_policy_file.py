@@ -22,7 +22,7 @@ from holdfast.resilience.limits import OwnerPolicy, Quota, Rate
 from holdfast.resilience.policy import PRESETS
 from holdfast.tasks.policy_file import reloading
 from holdfast.tasks.policy_file.reading import load, loads
-from holdfast.tasks.policy_file.values import Declared, Policies, apply
+from holdfast.tasks.policy_file.values import DeclaredGuards, Policies, apply
 from holdfast.tasks.task import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -305,7 +305,7 @@ def test_a_dependency_that_contradicts_the_code_is_refused_in_one_line() -> None
     policies = loads("[dependencies.g.breaker]\ncooldown = '2m'")
     longest = DependencyPolicy(breaker=BreakerPolicy(cooldown="10s", max_cooldown="1m"))
     with pytest.raises(UsageError, match=r"^holdfast.toml:1: dependencies.g.breaker: max_cooldown is"):
-        apply(policies, {}, Declared({"g": longest}))
+        apply(policies, {}, DeclaredGuards({"g": longest}))
 
 
 def test_an_empty_file_changes_nothing() -> None:

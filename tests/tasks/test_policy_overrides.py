@@ -56,7 +56,7 @@ def app(tmp_path: Path) -> Holdfast:
 
 def put(app: Holdfast, *overrides: Override) -> Any:
     reloader = app.runtime.declared.reloader
-    reloader.override(app.tasks, overrides)
+    reloader.override(app.tasks, overrides, version=next(_versions))
     return reloader
 
 

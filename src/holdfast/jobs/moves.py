@@ -76,6 +76,9 @@ class Kind(IntEnum):
     resumed = 22
     breached = 23
     compensated = 24
+    override_set = 25
+    override_unset = 26
+    override_expired = 27
 
 
 #: Events that are recorded without a move of the job: a broken promise about it, a compensation.

@@ -19,7 +19,7 @@ from holdfast.logging import Log
 from holdfast.tasks.options import Reader
 from holdfast.tasks.policy_file.overrides import Override, lay_over
 from holdfast.tasks.policy_file.reading import Document, read_document, read_policies
-from holdfast.tasks.policy_file.values import Declared, Policies, apply, policy_of
+from holdfast.tasks.policy_file.values import DeclaredGuards, Policies, apply, policy_of
 from holdfast.tasks.task import Policy, Task
 
 DEFAULT_FILE = "holdfast.toml"
@@ -57,9 +57,10 @@ class Reloader:
     def __init__(self, path: Path | None, extension_options: Mapping[str, Reader] | None = None) -> None:
         self.path, self.extension_options = path, extension_options or {}
         self.policies = Policies()
-        self.declared = Declared()  #: what the code declares beside its tasks
+        self.declared = DeclaredGuards()  #: what the code declares beside its tasks
         self.file = Document()  #: the policy file as it was read last
-        self.overrides: tuple[Override, ...] = ()  #: over the file, by version
+        self.overrides: tuple[Override, ...] = ()  #: over the file
+        self.version = 0  #: of the newest change of an override that is in force here
         self.refused: Mapping[str, str] = {}  #: keys of overrides that do not fit here, and why
         self._error: UsageError | None = None
         self._stamp = _stamp(path)
@@ -127,14 +128,15 @@ class Reloader:
             )
         return True
 
-    def override(self, tasks: Tasks, overrides: Sequence[Override]) -> None:
+    def override(self, tasks: Tasks, overrides: Sequence[Override], version: int) -> None:
         """Put these *overrides* in force, and no others. One that does not fit here is logged and left out."""
         try:
             found, refused = self.fitting(tasks, overrides)
         except UsageError:
             return  # the file is not valid: an app that is opened says so, and one that runs has a valid one
-        self.overrides = tuple(overrides)
+        self.overrides, self.version = tuple(overrides), version
         self._put_in_force(tasks, found, refused)
+        log.info("policy_override.applied", version=version, overrides=len(overrides))
 
     async def run(self, tasks: Tasks, clock: Clock) -> None:
         """Reload the file whenever it has changed, until cancelled."""

@@ -35,7 +35,7 @@ MECHANISMS: Mapping[str, type[BreakerPolicy | LimiterPolicy | BudgetPolicy]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredGuards:
     """What the code declares beside its tasks, by name."""
 
     dependencies: dict[str, DependencyPolicy] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def _limit(given: Limit, declared: Limit) -> dict[str, Any]:
 
 
 def apply(
-    policies: Policies, tasks: Mapping[str, Policy], declared: Declared | None = None
+    policies: Policies, tasks: Mapping[str, Policy], declared: DeclaredGuards | None = None
 ) -> dict[str, Policy]:
     """Return the policies in force for these *tasks*, given the policy of each in the code.
 
@@ -160,7 +160,7 @@ def apply(
     Raises:
         UsageError: The file names an unknown task, or contradicts the code.
     """
-    declared = declared or Declared()
+    declared = declared or DeclaredGuards()
     for name, of_code in declared.dependencies.items():
         policies.dependency(name, of_code)
     for name, limits_of_code in declared.queues.items():
