@@ -189,6 +189,7 @@ class SyncPolicyOverrides(SyncNamespace):
     unset = plain(PolicyOverrides.unset)
     list = plain(PolicyOverrides.list)
     history = plain(PolicyOverrides.history)
+    in_force = plain(PolicyOverrides.in_force)
     export = plain(PolicyOverrides.export)
 
 

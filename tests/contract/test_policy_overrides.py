@@ -227,7 +227,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key": "plugins.gates", "value": ["x"]}, "plugins.gates: this section cannot be overridden"),
     ({"reason": "x" * 501}, "reason is 'xxx"),
     ({"reason": "a\nb"}, "reason is 'a"),
-    ({"by": ""}, "by is ''; it is 1 to 200 printable characters"),
+    ({"by": ""}, "by is ''; it is 1 to 300 printable characters"),
     ({"by": "\x00"}, "by is "),
     ({"lasts": "0s"}, "an override that lasts no time is of no use"),
     ({"lasts": "soon"}, "lasts: 'soon' is not a duration"),

@@ -14,10 +14,12 @@ from holdfast.engine.ports import Transaction
 from holdfast.engine.tables import policy_overrides
 from holdfast.errors import Conflict, UsageError
 from holdfast.jobs.moves import Kind
+from holdfast.tasks.policy_file.in_force import PolicyValue, values_in_force
 from holdfast.tasks.policy_file.overrides import (
     Override,
     checked_value,
     overlapping,
+    parts_of,
     read_key,
     to_toml,
     toml_value,
@@ -28,7 +30,7 @@ from holdfast.values.validation import optional_span, whole
 
 #: How many overrides may be in force. A value that stays belongs in the policy file.
 MOST_OVERRIDES = 500
-_LONGEST_NAME, _LONGEST_REASON = 200, 500
+_LONGEST_NAME, _LONGEST_REASON = 300, 500
 _NEWEST = 2**62
 
 
@@ -147,6 +149,15 @@ class PolicyOverrides(Namespace):
         below = _NEWEST if before is None else whole("before", before, 0, _NEWEST)
         only = None if key is None else dotted(read_key(key))
         return await policy_overrides.history((await self._engine()).store, only, before=below, limit=limit)
+
+    async def in_force(self, under: str | None = None) -> builtins.list[PolicyValue]:
+        """Return each value that is in force, where it comes from, and what it would be without its override.
+
+        The file and the code are those of this process. With *under*, only keys of that section: `tasks.convert`.
+        """
+        engine, path = await self._engine(), () if under is None else parts_of(under)
+        overrides = await policy_overrides.in_force(engine.store)
+        return values_in_force(engine.admission.reloader, engine.tasks, overrides, path)
 
     async def export(self) -> str:
         """Return the overrides in force as the text of a policy file."""

@@ -60,9 +60,7 @@ def read_key(text: str) -> Keys:
     Raises:
         UsageError: It is not a key, or not one that can be overridden.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST_KEY or not text.isprintable():
-        raise UsageError(f"the key is {text!r:.60}; it is up to {_LONGEST_KEY} printable characters")
-    path = _parts(text)
+    path = parts_of(text)
     if path[0] not in SECTIONS:
         raise UsageError(f"{text:.100}: this section cannot be overridden; {suggest(path[0], SECTIONS)}")
     if len(path) < SECTIONS[path[0]]:
@@ -72,8 +70,14 @@ def read_key(text: str) -> Keys:
     return path
 
 
-def _parts(text: str) -> Keys:
-    """Return the parts of a dotted key of TOML."""
+def parts_of(text: str) -> Keys:
+    """Return the parts of a dotted key of TOML, which may be that of a section.
+
+    Raises:
+        UsageError: It is not a key.
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST_KEY or not text.isprintable():
+        raise UsageError(f"the key is {text!r:.60}; it is up to {_LONGEST_KEY} printable characters")
     path: list[str] = []
     try:
         value: Any = tomllib.loads(f"{text} = 0") if DOTTED_KEY.fullmatch(text) else None
@@ -100,6 +104,15 @@ def checked_value(key: str, value: Any) -> Any:
     if len(text) > _LONGEST_VALUE:
         raise UsageError(f"{key}: the value has {len(text):,} characters; it has at most {_LONGEST_VALUE:,}")
     return value
+
+
+def read_value(text: str) -> Any:
+    """Return the value that *text* spells in a policy file. What is no value there is a text: `100/min`, `gold`."""
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):  # not TOML, or a number that is too long
+        return text
+    return found["value"] if len(found) == 1 else text
 
 
 # -- over the file ------------------------------------------------------------------------------------------------------
