@@ -122,11 +122,18 @@ async def test_what_was_unset_or_never_set_is_no_version_to_change(apps: Apps) -
     with pytest.raises(Conflict, match="bob unset it at "):
         await apps.first.policies.set(KEY, 8, version=shown.version)
     with pytest.raises(Conflict, match="bob unset it at "):
-        await apps.first.policies.unset(KEY, version=shown.version)
+        await apps.first.policies.unset(KEY, version=shown.version, by="cid")
     with pytest.raises(Conflict, match="was never overridden"):
         await apps.first.policies.set("tasks.email.timeout", "5s", version=1)
     again = await apps.first.policies.set(KEY, 8, version=0)
     assert again.version > shown.version + 1
+
+
+async def test_an_unset_that_is_repeated_is_answered_as_the_first(apps: Apps) -> None:  # E10 E37
+    shown = await apps.first.policies.set(KEY, 7, by="ann")
+    for _ in range(2):
+        assert await apps.first.policies.unset(KEY, by="bob", reason="over", version=shown.version)
+    assert [kind for kind, _ in await apps.events()] == ["override_set", "override_unset"]
 
 
 async def test_a_call_that_is_repeated_under_its_token_sets_one_override(apps: Apps) -> None:  # E10 E37

@@ -118,7 +118,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given", "said"), WRONG)
 async def test_a_wrong_override_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:  # E66
     house = new_house()
-    answer = await post(house, "set", **({"key": KEY, "value": 7} | given))
+    body: dict[str, Any] = {"key": KEY, "value": 7} | given
+    answer = await post(house, "set", **body)
     assert answer.status_code == 422, answer.text
     assert said in answer.json()["detail"]
     assert (await get(house, "policies/overrides"))["overrides"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from holdfast.engine.namespace import Namespace
 from holdfast.engine.override_feed import read_overrides
 from holdfast.engine.ports import Transaction
 from holdfast.engine.tables import policy_overrides
-from holdfast.errors import Conflict, UsageError
+from holdfast.errors import Conflict, StoreError, UsageError
 from holdfast.jobs.moves import Kind
 from holdfast.tasks.policy_file.in_force import PolicyValue, values_in_force
 from holdfast.tasks.policy_file.overrides import (
@@ -103,7 +104,7 @@ class PolicyOverrides(Namespace):
             return found
 
         found = await engine.store.transact(change)
-        await read_overrides(engine)
+        await _follow(engine)
         return found
 
     async def unset(self, key: str, *, reason: str = "", by: str = "api", version: int | None = None) -> bool:
@@ -125,6 +126,9 @@ class PolicyOverrides(Namespace):
         async def change(transaction: Transaction) -> bool:
             await _begin_change(transaction)
             in_force = {one.key: one for one in await policy_overrides.in_force_in(transaction)}
+            last = await policy_overrides.newest_of(transaction, key)
+            if last is not None and (last.version, last.ended_by, last.ended_reason) == (version, by, reason):
+                return True  # this call has ended it, and its answer was lost
             await _refuse_other_version(transaction, key, in_force.get(key), version)
             if key not in in_force:
                 return False
@@ -134,7 +138,7 @@ class PolicyOverrides(Namespace):
             return True
 
         was_set = await engine.store.transact(change)
-        await read_overrides(engine)
+        await _follow(engine)
         return was_set
 
     async def list(self) -> builtins.list[Override]:
@@ -169,6 +173,12 @@ async def end_expired(engine: Engine) -> int:
     if not await policy_overrides.has_expired(engine.store):
         return 0
     return await engine.store.transact(_end_expired)
+
+
+async def _follow(engine: Engine) -> None:
+    """Put the change in force here. It is stored: if the store fails only now, this process follows later, like the others."""
+    with suppress(StoreError):
+        await read_overrides(engine)
 
 
 async def _begin_change(transaction: Transaction) -> int:
