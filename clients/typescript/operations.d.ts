@@ -539,6 +539,33 @@ export interface OperationView {
   updated_at: string;
 }
 
+export interface OverrideHistory {
+  overrides: Array<OverrideView>;
+  /** `before` of the next page; null: this was the last. */
+  next: number | null;
+}
+
+export interface OverrideList {
+  overrides: Array<OverrideView>;
+}
+
+export interface OverrideView {
+  /** As in holdfast.toml. */
+  key: string;
+  value: unknown;
+  /** Grows with every change of any override. */
+  version: number;
+  by: string;
+  reason: string;
+  set_at: string;
+  /** null: it stays until it is unset. */
+  expires_at: string | null;
+  /** null: it is in force, or has just expired. */
+  ended_at: string | null;
+  ended_by: string | null;
+  ended_reason: string | null;
+}
+
 export interface OwnerList {
   owners: Array<OwnerView>;
 }
@@ -599,6 +626,32 @@ export interface PeriodUsage {
 }
 
 export type Phase = "canary" | "ramp" | "steady" | "watching";
+
+export interface PolicyExport {
+  toml: string;
+}
+
+export interface PolicyList {
+  policies: Array<PolicyView>;
+}
+
+export interface PolicyView {
+  /** As in holdfast.toml. */
+  key: string;
+  /** null: none. */
+  value: unknown;
+  /** code, file or override. */
+  source: string;
+  /** The file and its line. */
+  place: string | null;
+  override: OverrideView | null;
+  /** What it would be without its override. */
+  without: unknown;
+  /** The app declares no such task. */
+  unknown: boolean;
+  /** Why the override is not in force here. */
+  refused: string | null;
+}
 
 export interface PreviewedJobView {
   id: string;
@@ -754,6 +807,19 @@ export interface ScopeRequest {
   name: string;
 }
 
+export interface SetPolicyRequest {
+  /** As in holdfast.toml. */
+  key: string;
+  /** As in holdfast.toml; a table is an object. */
+  value: unknown;
+  /** The reason; it is recorded. */
+  reason?: string;
+  /** How long; null: until it is unset. */
+  lasts?: string | null;
+  /** Only if the override has this version; 0: if there is none. */
+  version?: number | null;
+}
+
 export type State = "queued" | "processing" | "complete" | "failed" | "cancelled";
 
 export interface StuckJobs {
@@ -802,6 +868,21 @@ export interface TopicView {
 }
 
 export type Type = "STUCK_JOBS" | "FAILED_JOBS" | "DELAYED_JOBS";
+
+export interface UnsetPolicy {
+  key: string;
+  /** Whether it was overridden. */
+  unset: boolean;
+}
+
+export interface UnsetPolicyRequest {
+  /** As in holdfast.toml. */
+  key: string;
+  /** The reason; it is recorded. */
+  reason?: string;
+  /** Only if the override has this version. */
+  version?: number | null;
+}
 
 export interface WebhookPage {
   webhooks: Array<WebhookView>;
@@ -1013,6 +1094,20 @@ export interface ListLanesQuery {
   limit?: number;
 }
 
+export interface ListPoliciesQuery {
+  /** Only keys of this section. */
+  under?: string | null;
+}
+
+export interface ListOverrideHistoryQuery {
+  /** Only overrides of this key. */
+  key?: string | null;
+  /** Only older ones: versions below this. */
+  before?: number | null;
+  /** The maximum number of rows; a page never has more than 500. */
+  limit?: number;
+}
+
 export interface ListStuckJobsQuery {
   longer_than?: string | null;
   task?: string | null;
@@ -1139,6 +1234,24 @@ export declare class Operations {
 
   /** Begin the trials of a breaker now */
   tryBreaker(name: string, body?: ReasonRequest, options?: GuardedOptions & NamedOptions): Promise<BreakerView>;
+
+  /** List the policies in force and where each comes from */
+  listPolicies(query?: ListPoliciesQuery, options?: CallOptions): Promise<PolicyList>;
+
+  /** List the overrides in force, oldest first */
+  listOverrides(options?: CallOptions): Promise<OverrideList>;
+
+  /** List overrides, those that have ended too, newest first */
+  listOverrideHistory(query?: ListOverrideHistoryQuery, options?: CallOptions): Promise<OverrideHistory>;
+
+  /** Get the overrides in force as the text of a policy file */
+  exportOverrides(options?: CallOptions): Promise<PolicyExport>;
+
+  /** Override one key of a policy in all processes */
+  setPolicy(body: SetPolicyRequest, options?: NamedOptions): Promise<OverrideView>;
+
+  /** End an override */
+  unsetPolicy(body: UnsetPolicyRequest, options?: NamedOptions): Promise<UnsetPolicy>;
 
   /** List schedules and their ticks */
   listSchedules(options?: CallOptions): Promise<ScheduleList>;

@@ -387,6 +387,62 @@ export class Operations {
     }, options);
   }
 
+  listPolicies(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/policies",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  listOverrides(options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/policies/overrides",
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  listOverrideHistory(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/policies/history",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  exportOverrides(options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/policies/export",
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  setPolicy(body, options = {}) {
+    return this.send({
+      method: "POST",
+      path: "/api/v1/policies/set",
+      body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  unsetPolicy(body, options = {}) {
+    return this.send({
+      method: "POST",
+      path: "/api/v1/policies/unset",
+      body,
+      headers: { "Idempotency-Key": options.idempotencyKey },
+      takesKey: true,
+      answers: { 200: "json" },
+    }, options);
+  }
+
   listSchedules(options = {}) {
     return this.send({
       method: "GET",

@@ -19,6 +19,7 @@ from holdfast.engine.jobs import Jobs
 from holdfast.engine.keys import Keys
 from holdfast.engine.operations import Operations
 from holdfast.engine.outbound_calls import OutboundCalls
+from holdfast.engine.policies import PolicyOverrides
 from holdfast.engine.ports import Hook, Store
 from holdfast.engine.queues import Queues
 from holdfast.engine.schedules import Schedules
@@ -107,6 +108,7 @@ class Holdfast:
         self.keys = Keys(self.runtime)
         self.operations = Operations(self.runtime)
         self.events = Events(self.runtime)
+        self.policies = PolicyOverrides(self.runtime)
         self.external = ExternalJobs(self.runtime)
         if self.runtime.settings.tracing:
             from holdfast.tracing import instrument

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from holdfast import gc_tuning
 from holdfast.engine.engine import Engine
+from holdfast.engine.override_feed import follow_overrides
 from holdfast.errors import UsageError
 from holdfast.logging import Log
 from holdfast.maintenance.dispatch import DISPATCH_EVERY, DispatchFeed
@@ -65,6 +66,7 @@ async def run_worker(
             _reload_on_signal(runtime, stack)
             gc_tuning.freeze_imports()
         gc_tuning.raise_threshold()
+        await stack.enter_async_context(following_overrides(runtime))
         _reload_policies(runtime, stack)
         if relay and declared.topics:
             delivering = asyncio.create_task(runtime.make_relay(engine).run(), name="relay")
@@ -83,6 +85,7 @@ async def run_maintenance(runtime: Runtime, *, handle_signals: bool) -> None:
         if handle_signals:
             stop_on_signals(stopping.set, stack, runtime.clock)
             _reload_on_signal(runtime, stack)
+        await stack.enter_async_context(following_overrides(runtime))
         _reload_policies(runtime, stack)
         log.info("maintenance.started")
         await stopping.wait()
@@ -129,6 +132,16 @@ def _install_webhooks(runtime: Runtime) -> None:
 def _reload_on_signal(runtime: Runtime, stack: AsyncExitStack) -> None:
     declared = runtime.declared
     reload_on_signal(lambda: declared.reloader.reload(declared.tasks, asked=True), stack)
+
+
+@asynccontextmanager
+async def following_overrides(runtime: Runtime) -> AsyncIterator[None]:
+    """Put overrides of policies in force inside the block whenever they have changed."""
+    following = asyncio.create_task(follow_overrides(await runtime.engine()), name="overrides")
+    try:
+        yield
+    finally:
+        await _end(following)
 
 
 def _reload_policies(runtime: Runtime, stack: AsyncExitStack) -> None:

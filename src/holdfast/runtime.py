@@ -22,6 +22,7 @@ from holdfast.engine.namespace import OpenEngine
 from holdfast.engine.observers import Observers
 from holdfast.engine.operation import BatchAction
 from holdfast.engine.outbound_calls import OutboundCalls
+from holdfast.engine.override_feed import read_overrides
 from holdfast.engine.ports import ArtifactBackend, EnqueuesDirectly, RegistersLanes, Store, Transaction
 from holdfast.jobs.job import Enqueued, JobId, JobRow, NewJob
 from holdfast.jobs.lanes import Dependency
@@ -148,6 +149,11 @@ class Runtime:
             raise
         engine = self._engine_on(store, self._find_artifacts(), broker)
         engine.batches[BatchAction.REPLAY] = replay_batch
+        try:
+            await read_overrides(engine)
+        except BaseException:
+            await store.close()
+            raise
         return engine
 
     def closed_engine(self) -> Engine:

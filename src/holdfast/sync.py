@@ -13,6 +13,7 @@ from holdfast.engine.external import ExternalJobs
 from holdfast.engine.jobs import Jobs
 from holdfast.engine.keys import Keys
 from holdfast.engine.operations import Operations
+from holdfast.engine.policies import PolicyOverrides
 from holdfast.engine.queues import Queues
 from holdfast.engine.schedules import Schedules
 from holdfast.outbox.verbs import Outbox
@@ -183,6 +184,17 @@ class SyncEvents(SyncNamespace):
     note = plain(Events.note)
 
 
+class SyncPolicyOverrides(SyncNamespace):
+    """`PolicyOverrides` for code without an event loop."""
+
+    set = plain(PolicyOverrides.set)
+    unset = plain(PolicyOverrides.unset)
+    list = plain(PolicyOverrides.list)
+    history = plain(PolicyOverrides.history)
+    in_force = plain(PolicyOverrides.in_force)
+    export = plain(PolicyOverrides.export)
+
+
 class SyncExternalJobs(SyncNamespace):
     """`ExternalJobs` for code without an event loop."""
 
@@ -207,6 +219,7 @@ class SyncVerbs:
         self.keys = SyncKeys(Keys(source), run)
         self.operations = SyncOperations(Operations(source), run)
         self.events = SyncEvents(Events(source), run)
+        self.policies = SyncPolicyOverrides(PolicyOverrides(source), run)
         self.external = SyncExternalJobs(ExternalJobs(source), run)
 
     def close(self) -> None:

@@ -310,6 +310,20 @@ async def test_a_burst_taken_one_by_one_is_as_large_as_one_taken_at_once(world: 
     assert (await world.store.lanes.charge([[charge]] * 8)).count(None) == 7
 
 
+async def test_a_rate_that_was_raised_counts_at_once(world: World) -> None:  # E26
+    for _ in range(3):
+        await world.enqueue()
+    session, slow = await world.session(), Cap("queue:default", rate=1, per=timedelta(hours=1))
+    taken = [len(await world.store.claim(session, [LANE], 9, caps=[slow])) for _ in range(2)]
+    assert taken == [1, 0]
+    fast = slow._replace(rate=9, per=timedelta(seconds=1))
+    assert len(await world.store.claim(session, [LANE], 9, caps=[fast])) == 2
+    charge = Charge("owner:ann", "rate", 1, 1, timedelta(hours=1))
+    assert (await world.store.lanes.charge([[charge]] * 2)).count(None) == 1
+    [allowed] = await world.store.lanes.charge([[charge._replace(limit=9, per=MINUTE)]])
+    assert allowed is None
+
+
 async def test_a_rate_is_not_used_up_by_claims_that_found_nothing(world: World) -> None:  # E26
     session, cap = await world.session(), Cap("queue:default", rate=2, per=MINUTE)
     for _ in range(3):

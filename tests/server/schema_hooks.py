@@ -25,7 +25,7 @@ _BEYOND_THE_DOCUMENT = {
 
 
 #: What the words of a schema cannot say: which letters can be printed or stored, how long a duration is in
-#: all, where a URL leads, what a job has.
+#: all, where a URL leads, what a job has, what a policy file may say.
 _BEYOND_A_SCHEMA = (
     "is given twice",  # an argument with two values
     "use printable characters only",
@@ -39,6 +39,12 @@ _BEYOND_A_SCHEMA = (
     "holds NUL",
     "convert() needs the argument",
     "convert() has no argument",
+    "this section cannot be overridden",
+    "this is a whole section",
+    "write it as in holdfast.toml",
+    "cannot be written in a policy file",
+    "override by key:",  # what the policy file refuses
+    "an override that lasts no time",
 )
 
 

@@ -50,6 +50,8 @@ BODIES: dict[str, Any] = {
     "pause_scope": {"kind": "queue", "name": "press"},
     "resume_scope": {"kind": "queue", "name": "press"},
     "create_key": {"role": "viewer"},
+    "set_policy": {"key": "tasks.convert.cost", "value": 2, "lasts": "1d"},
+    "unset_policy": {"key": "tasks.convert.cost"},
     "create_webhook": {"url": "https://1.1.1.1/hook"},
     "create_inbound_webhook": {},
 }
@@ -142,6 +144,7 @@ async def everything(house: House) -> list[Any]:
         [(one.id, one.state) for one in await app.outbox.list()],
         await app.jobs.counts(internal=True),
         await app.queues.holds(),
+        await app.policies.history(),
     ]
 
 

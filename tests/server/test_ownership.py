@@ -33,6 +33,8 @@ BODIES: dict[str, Any] = {
     "resume_scope": {"kind": "queue", "name": "press"},
     "begin_operation": {"action": "redrive", "filter": {}, "dry_run": True},
     "create_key": {"role": "viewer"},
+    "set_policy": {"key": "tasks.convert.max_attempts", "value": 3},
+    "unset_policy": {"key": "tasks.convert.max_attempts"},
 }
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from holdfast.resilience.limits import OwnerPolicy, Quota, Rate
 from holdfast.resilience.policy import PRESETS
 from holdfast.tasks.policy_file import reloading
 from holdfast.tasks.policy_file.reading import load, loads
-from holdfast.tasks.policy_file.values import Policies, apply
+from holdfast.tasks.policy_file.values import DeclaredGuards, Policies, apply
 from holdfast.tasks.task import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -274,6 +274,40 @@ def test_the_limit_of_a_queue_is_the_queues_own_and_no_tasks() -> None:  # E26
     assert loads(text).queue_limits("other") is None
 
 
+def test_limits_that_the_file_leaves_out_are_those_of_the_code() -> None:  # E10 E26
+    limits = Limits(concurrency=9, per_owner=Limit(concurrency=2), per_key=Limit(rate="1/s"))
+    text = "[tasks.t.limits]\nrate = '5/s'\nper_owner = { rate = '2/s' }"
+    assert in_force(text, Policy(queue="q", limits=limits)).limits == Limits(
+        concurrency=9, rate="5/s", per_owner=Limit(concurrency=2, rate="2/s"), per_key=Limit(rate="1/s")
+    )
+    of_queue = loads("[queues.q.limits]\nrate = '5/s'").queue_limits("q", Limits(concurrency=9))
+    assert of_queue == Limits(concurrency=9, rate="5/s")
+    with pytest.raises(UsageError, match=r"toml:1: tasks.t.limits: per_owner.concurrency is above concurr"):
+        in_force("[tasks.t.limits]\nconcurrency = 1", Policy(queue="q", limits=limits))
+
+
+def test_keys_of_a_dependency_that_the_file_leaves_out_are_those_of_the_code() -> None:  # E10 E20
+    declared = DependencyPolicy(
+        breaker=BreakerPolicy(cooldown="10s", threshold=0.9), limiter=None, budget=BudgetPolicy(cost=3)
+    )
+    text = "[dependencies.g]\nbreaker = { cooldown = '1m' }\nlimiter = { start = 3 }"
+    assert loads(text).dependency("g", declared) == DependencyPolicy(
+        breaker=BreakerPolicy(cooldown="1m", threshold=0.9),
+        limiter=LimiterPolicy(start=3),
+        budget=BudgetPolicy(cost=3),
+    )
+    off = loads("[dependencies.g]\nbreaker = false").dependency("g", declared)
+    assert off == DependencyPolicy(breaker=None, limiter=None, budget=BudgetPolicy(cost=3))
+    assert loads("").dependency("g", declared) == declared
+
+
+def test_a_dependency_that_contradicts_the_code_is_refused_in_one_line() -> None:  # E20
+    policies = loads("[dependencies.g.breaker]\ncooldown = '2m'")
+    longest = DependencyPolicy(breaker=BreakerPolicy(cooldown="10s", max_cooldown="1m"))
+    with pytest.raises(UsageError, match=r"^holdfast.toml:1: dependencies.g.breaker: max_cooldown is"):
+        apply(policies, {}, DeclaredGuards({"g": longest}))
+
+
 def test_an_empty_file_changes_nothing() -> None:
     declared = Policy(queue="q", retry=Retry(3, backoff=fixed("1s")), limits=Limits(concurrency=2))
     policy = in_force("# nothing", declared)
@@ -504,10 +538,10 @@ async def test_sync_enqueues_read_the_file_once(here: Path, monkeypatch: pytest.
     await app.migrate()
     checks = 0
 
-    def counted(policies: Policies, tasks: Any) -> Any:
+    def counted(*given: Any) -> Any:
         nonlocal checks
         checks += 1
-        return apply(policies, tasks)
+        return apply(*given)
 
     monkeypatch.setattr(reloading, "apply", counted)
     for _ in range(5):

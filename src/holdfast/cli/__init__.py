@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "queues": ("holdfast.cli.queues:queues", "List queues; pause and resume them."),
     "lanes": ("holdfast.cli.lanes:lanes", "List lanes, what holds them and what limits them."),
     "breakers": ("holdfast.cli.breakers:breakers", "List dependencies; open, close and try their breakers."),
+    "policies": ("holdfast.cli.policies:policies", "Show the policies in force; override them."),
     "schedules": ("holdfast.cli.schedules:schedules", "List schedules; run, pause, resume and forget them."),
     "owners": ("holdfast.cli.owners:owners", "Show the limits of owners and what they have used."),
     "keys": ("holdfast.cli.keys:keys", "Create, rotate and revoke keys of the HTTP API."),

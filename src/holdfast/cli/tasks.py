@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,11 +13,7 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:  # help must not wait for the engine to be imported
     from holdfast.app import Holdfast
-    from holdfast.resilience.policy import Retry
     from holdfast.tasks.task import Policy, Task
-
-#: How many delays between attempts are shown.
-SHOWN_DELAYS = 5
 
 tasks = typer.Typer(**(PLAIN | {"no_args_is_help": False}))
 
@@ -35,6 +28,7 @@ def run_tasks(
 ) -> None:
     """List the tasks of an app, or show one with its policy. Needs --app, and no database."""
     from holdfast.cli.tables import show_facts, show_table
+    from holdfast.tasks.policy_file.in_force import plain
 
     found = load_app(needed(app, "its tasks"))
     if name is not None:
@@ -56,7 +50,7 @@ def run_tasks(
                 task.policy.queue,
                 task.policy.execute,
                 task.policy.retry.max_attempts,
-                _plain(task.policy.timeout),
+                plain(task.policy.timeout),
                 task.policy.depends_on,
                 ", ".join(_schedules(found, task)),
                 ", ".join(task.signature.names),
@@ -81,20 +75,6 @@ def _schedules(app: Holdfast, task: Task[Any, Any]) -> list[str]:
     return [schedule.name for schedule in declared.values() if schedule.task == task.name]
 
 
-def _delays(retry: Retry) -> list[str]:
-    """Return the range of each delay between attempts, of the first ones only: `2.5s to 5s`."""
-    delays: list[str] = []
-    for failed in range(1, min(retry.max_attempts, SHOWN_DELAYS + 1)):
-        shortest, longest = (retry.backoff.delay(failed, chance) for chance in (0.0, 1.0))
-        ends = [_plain(_to_ms(one)) for one in (shortest, longest)]
-        delays.append(" to ".join(dict.fromkeys(ends)))
-    return delays
-
-
-def _to_ms(span: timedelta) -> timedelta:
-    return timedelta(milliseconds=round(span / timedelta(milliseconds=1)))
-
-
 def _view(app: Holdfast, task: Task[Any, Any]) -> dict[str, Any]:
     policy, declared = _policy(task.policy), _policy(task.declared)
     return {
@@ -109,27 +89,8 @@ def _view(app: Holdfast, task: Task[Any, Any]) -> dict[str, Any]:
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
-    shown: dict[str, Any] = _plain(policy)
+    from holdfast.tasks.policy_file.in_force import delays, plain
+
+    shown: dict[str, Any] = plain(policy)
     shown["retry"] = {name: value for name, value in shown["retry"].items() if name != "backoff"}
-    return shown | {"retry": shown["retry"] | {"delays": _delays(policy.retry)}}
-
-
-def _plain(value: Any) -> Any:
-    """Return a policy as people write it: durations as `30s`, functions by name, without options that are None."""
-    from holdfast.resilience.limits import Rate
-    from holdfast.values.duration import format_duration
-
-    if isinstance(value, timedelta):
-        return format_duration(value)
-    if isinstance(value, Rate):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {name: one for name, one in plain.items() if one not in (None, [], {})}
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return getattr(value, "__qualname__", None) or repr(value)
+    return shown | {"retry": shown["retry"] | {"delays": delays(policy.retry)}}

@@ -380,6 +380,52 @@ def try_breaker(
     )
 
 
+def list_policies(**query: Unpack[types.ListPoliciesQuery]) -> Call[types.PolicyList]:
+    """List the policies in force and where each comes from."""
+    return Call("GET", "/api/v1/policies", query=query, answers={200: types.PolicyList})
+
+
+def list_overrides() -> Call[types.OverrideList]:
+    """List the overrides in force, oldest first."""
+    return Call("GET", "/api/v1/policies/overrides", answers={200: types.OverrideList})
+
+
+def list_override_history(**query: Unpack[types.ListOverrideHistoryQuery]) -> Call[types.OverrideHistory]:
+    """List overrides, those that have ended too, newest first."""
+    return Call("GET", "/api/v1/policies/history", query=query, answers={200: types.OverrideHistory})
+
+
+def export_overrides() -> Call[types.PolicyExport]:
+    """Get the overrides in force as the text of a policy file."""
+    return Call("GET", "/api/v1/policies/export", answers={200: types.PolicyExport})
+
+
+def set_policy(
+    *, idempotency_key: str | None = None, **body: Unpack[types.SetPolicyRequest]
+) -> Call[types.OverrideView]:
+    """Override one key of a policy in all processes."""
+    return Call(
+        "POST",
+        "/api/v1/policies/set",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: types.OverrideView},
+    )
+
+
+def unset_policy(
+    *, idempotency_key: str | None = None, **body: Unpack[types.UnsetPolicyRequest]
+) -> Call[types.UnsetPolicy]:
+    """End an override."""
+    return Call(
+        "POST",
+        "/api/v1/policies/unset",
+        headers={"Idempotency-Key": idempotency_key},
+        body=body,
+        answers={200: types.UnsetPolicy},
+    )
+
+
 def list_schedules() -> Call[types.ScheduleList]:
     """List schedules and their ticks."""
     return Call("GET", "/api/v1/schedules", answers={200: types.ScheduleList})

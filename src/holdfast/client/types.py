@@ -178,12 +178,26 @@ class ScopeRequest(TypedDict, total=False):
     name: Required[str]
 
 
+class SetPolicyRequest(TypedDict, total=False):
+    key: Required[str]  #: As in holdfast.toml.
+    value: Required[Any]  #: As in holdfast.toml; a table is an object.
+    reason: str  #: The reason; it is recorded.
+    lasts: str | None  #: How long; null: until it is unset.
+    version: int | None  #: Only if the override has this version; 0: if there is none.
+
+
 class StuckQuery(TypedDict, total=False):
     longer_than: str | None  #: Used instead of the limit of each task.
     tasks: list[str]  #: Only jobs of these tasks. Default: all.
     owner: str | None  #: Only jobs of this owner.
     ids: list[str]  #: Only these jobs. Default: all.
     limit: int
+
+
+class UnsetPolicyRequest(TypedDict, total=False):
+    key: Required[str]  #: As in holdfast.toml.
+    reason: str  #: The reason; it is recorded.
+    version: int | None  #: Only if the override has this version.
 
 
 class WebhookRequest(TypedDict, total=False):
@@ -294,6 +308,20 @@ class ListQueuesQuery(PageQuery, total=False):
 
 class ListLanesQuery(PageQuery, total=False):
     """The query of `list_lanes`."""
+
+
+class ListPoliciesQuery(TypedDict, total=False):
+    """The query of `list_policies`."""
+
+    under: str | None  #: Only keys of this section.
+
+
+class ListOverrideHistoryQuery(TypedDict, total=False):
+    """The query of `list_override_history`."""
+
+    key: str | None  #: Only overrides of this key.
+    before: int | None  #: Only older ones: versions below this.
+    limit: int  #: The maximum number of rows; a page never has more than 500.
 
 
 class ListStuckJobsQuery(TypedDict, total=False):
@@ -670,6 +698,28 @@ class OperationView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+class OverrideHistory(msgspec.Struct, frozen=True, kw_only=True):
+    overrides: list[OverrideView]
+    next: int | None = None  #: `before` of the next page; null: this was the last.
+
+
+class OverrideList(msgspec.Struct, frozen=True, kw_only=True):
+    overrides: list[OverrideView]
+
+
+class OverrideView(msgspec.Struct, frozen=True, kw_only=True):
+    key: str  #: As in holdfast.toml.
+    value: Any = None
+    version: int  #: Grows with every change of any override.
+    by: str
+    reason: str
+    set_at: datetime
+    expires_at: datetime | None = None  #: null: it stays until it is unset.
+    ended_at: datetime | None = None  #: null: it is in force, or has just expired.
+    ended_by: str | None = None
+    ended_reason: str | None = None
+
+
 class OwnerList(msgspec.Struct, frozen=True, kw_only=True):
     owners: list[OwnerView]
 
@@ -700,6 +750,25 @@ class PausedTypes(msgspec.Struct, frozen=True, kw_only=True):
 class PeriodUsage(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     limit: float | None = None  #: null: no limit, and the use is not counted.
+
+
+class PolicyExport(msgspec.Struct, frozen=True, kw_only=True):
+    toml: str
+
+
+class PolicyList(msgspec.Struct, frozen=True, kw_only=True):
+    policies: list[PolicyView]
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    key: str  #: As in holdfast.toml.
+    value: Any = None  #: null: none.
+    source: str  #: code, file or override.
+    place: str | None = None  #: The file and its line.
+    override: OverrideView | None = None
+    without: Any = None  #: What it would be without its override.
+    unknown: bool  #: The app declares no such task.
+    refused: str | None = None  #: Why the override is not in force here.
 
 
 class PreviewedJobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -820,6 +889,11 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     parked: int
     oldest_seconds: float | None = None  #: How long the oldest message has waited.
+
+
+class UnsetPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    unset: bool  #: Whether it was overridden.
 
 
 class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):

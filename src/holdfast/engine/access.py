@@ -22,8 +22,8 @@ class Action(StrEnum):
     ENQUEUE = "enqueue"
     SEE = "see"  #: read jobs and what belongs to them
     STEER = "steer"  #: retry, cancel, redrive or discard jobs
-    LOOK = "look"  #: read queues, lanes, breakers, workers, schedules, owners and operations
-    OPERATE = "operate"  #: pause, force breakers and run maintenance, for all jobs
+    LOOK = "look"  #: read queues, lanes, breakers, policies, workers, schedules, owners and operations
+    OPERATE = "operate"  #: pause, force breakers, override policies and run maintenance, for all jobs
     SUBSCRIBE = "subscribe"  #: create and change webhooks
     ADMINISTER = "administer"  #: create and revoke keys, set quotas
 

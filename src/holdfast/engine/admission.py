@@ -1,6 +1,6 @@
 """What decides whether a job may start now, besides the policy of its task: dependencies, queues, owners and quotas.
 
-They are declared in code (`app.dependency(…)`, `app.queue(…)`). `holdfast.toml` overrides them, name by name.
+They are declared in code (`app.dependency(…)`, `app.queue(…)`). `holdfast.toml` overrides them, key by key.
 """
 
 from __future__ import annotations
@@ -24,45 +24,44 @@ _NO_LIMITS = Limits()
 
 
 class Admission:
-    """The limits and guards of one app. *file* holds the policy file as it is in force now; None means that there is none."""
+    """The limits and guards of one app. *reloader* holds the policies that are in force now; None means those of the code."""
 
-    def __init__(self, file: Reloader | None = None) -> None:
-        self._file = file or Reloader(None)
-        self.dependencies: dict[str, DependencyPolicy] = {}
-        self.queues: dict[str, Limits] = {}
+    def __init__(self, reloader: Reloader | None = None) -> None:
+        self.reloader = reloader or Reloader(None)
+        self.dependencies, self.queues = self.reloader.declared.dependencies, self.reloader.declared.queues
         self.probes: dict[str, Probe] = {}
 
     @property
     def policies(self) -> Policies:
-        """The policy file as it is in force now."""
-        return self._file.policies
+        """The policy file as it is in force now, with the overrides over it."""
+        return self.reloader.policies
 
     def dependency(self, name: str) -> DependencyPolicy:
         """Return how calls of this dependency are guarded."""
-        return self._file.policies.dependencies.get(name) or self.dependencies.get(name) or DependencyPolicy()
+        return self.reloader.policies.dependency(name, self.dependencies.get(name))
 
     @property
     def gates(self) -> tuple[tuple[str, Gate], ...]:
         """The gates of plug-ins."""
-        return self._file.policies.gates
+        return self.reloader.policies.gates
 
     @property
     def weights(self) -> Mapping[str, float]:
         """The weights of owners in fair queuing."""
-        return {name: owner.weight for name, owner in self._file.policies.owners.items()}
+        return {name: owner.weight for name, owner in self.reloader.policies.owners.items()}
 
     @property
     def priorities(self) -> Mapping[str, int]:
         """The weights of the priority levels."""
-        return self._file.policies.priorities
+        return self.reloader.policies.priorities
 
     @property
     def declared_queues(self) -> set[str]:
         """The queues that the policy file or `app.queue` names."""
-        return {*self._file.policies.queues, *self.queues}
+        return {*self.reloader.policies.queues, *self.queues}
 
     def limits_of_queue(self, queue: str) -> Limits | None:
-        return self._file.policies.queue_limits(queue) or self.queues.get(queue)
+        return self.reloader.policies.queue_limits(queue, self.queues.get(queue))
 
     def caps(self, lane: Lane, task_limits: Limits | None) -> tuple[Cap, ...]:
         """Return the limits of a lane as a whole: those of its queue and of its task."""
@@ -82,7 +81,7 @@ class Admission:
         A retry is not charged to quotas again.
         """
         owner, key = claimed.owner, own_key(claimed.key)
-        policies, of_queue = self._file.policies, self.limits_of_queue(claimed.lane.queue)
+        policies, of_queue = self.reloader.policies, self.limits_of_queue(claimed.lane.queue)
         if of_queue is None and task_limits is None and not policies.owners and not policies.quotas:
             return []
         found: list[Charge] = []

@@ -78,6 +78,9 @@ class Kind(IntEnum):
     compensated = 24
     operation_began = 25
     operation_ended = 26
+    override_set = 27
+    override_unset = 28
+    override_expired = 29
 
 
 #: Events that are recorded without a move of the job: a broken promise about it, a compensation.

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.policies import end_expired
 from holdfast.engine.recovery import BATCH
 from holdfast.engine.tables.holds import holds_in_force
 from holdfast.errors import StoreError
@@ -29,6 +30,7 @@ log = Log("holdfast.maintenance")
 
 PURGE_EVERY = 60.0
 SCHEDULES_EVERY = 0.5
+END_OVERRIDES_EVERY = 5.0
 READ_PAUSES_EVERY = 1.0
 #: Pauses of job kinds that the store does not promote meanwhile. When such a pause ends, promotion runs at
 #: once.
@@ -90,6 +92,7 @@ class Maintenance:
         ]
         self.add("operations", OPERATIONS_EVERY, OperationRunner(engine).run)
         self.add("requests", FORGET_EVERY, lambda: forget(engine))
+        self.add("overrides", END_OVERRIDES_EVERY, lambda: end_expired(engine))
         self.add("messages", FORGET_EVERY, lambda: forget_published(engine.store))
         stuck = StuckSweep(engine)
         self.all.append(MaintenanceTask("stuck", stuck.every, stuck.run))

@@ -15,6 +15,7 @@ from holdfast import __version__
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.jobs.machine import Clock
+from holdfast.processes import following_overrides
 from holdfast.resilience.limits import Rate
 from holdfast.server.access import WithoutKey
 from holdfast.server.body_limits import ENVELOPE, BodyLimits
@@ -109,9 +110,14 @@ def table(site: FastAPI) -> Iterator[ApiRoute]:
 
 @asynccontextmanager
 async def _lifespan(site: FastAPI) -> AsyncIterator[None]:
-    """Record the last uses of keys at the end. A mounted app has no lifespan; there uses are recorded on the way."""
-    yield
-    await site.state.context.keys.record_uses(now=True)
+    """Follow overrides of policies, and record the last uses of keys at the end.
+
+    A mounted app has no lifespan. There uses are recorded on the way, and overrides are read when the database is opened.
+    """
+    context = site.state.context
+    async with following_overrides(context.app.runtime):
+        yield
+    await context.keys.record_uses(now=True)
 
 
 # -- errors of the framework ------------------------------------------------------------------------------------------

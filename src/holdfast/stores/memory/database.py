@@ -27,7 +27,7 @@ from holdfast.stores.sqlite.move import Move
 T = TypeVar("T")
 
 #: The migrations of the core whose tables are in SQLite.
-_TOPICS = {"lanes", "limits", "positions", "api", "outbox"}
+_TOPICS = {"lanes", "limits", "positions", "api", "outbox", "policies"}
 
 
 class Notifier:

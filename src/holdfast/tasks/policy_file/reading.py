@@ -5,24 +5,21 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from holdfast.errors import UsageError
 from holdfast.jobs.moves import Kind
-from holdfast.resilience.breaker import BreakerPolicy
-from holdfast.resilience.budget import BudgetPolicy
 from holdfast.resilience.fairness import LEVELS, WEIGHTS
-from holdfast.resilience.guard import DependencyPolicy
-from holdfast.resilience.limiter import LimiterPolicy
 from holdfast.resilience.limits import Limit, OwnerPolicy, Quota
 from holdfast.tasks import plugins
 from holdfast.tasks.options import Reader
 from holdfast.tasks.policy_file.line_numbers import line_numbers_of
 from holdfast.tasks.policy_file.sections import read_limit, read_section
 from holdfast.tasks.policy_file.tables import PolicySource, Table, words
-from holdfast.tasks.policy_file.values import Policies
+from holdfast.tasks.policy_file.values import MECHANISMS, DependencySection, Policies
 from holdfast.values.suggest import suggest
 from holdfast.values.validation import number, whole
 
@@ -31,20 +28,21 @@ T = TypeVar("T")
 _NONE: Mapping[str, Reader] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The values of a policy file as they are written in it, and where. Without a file it is empty."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    source: PolicySource = field(default_factory=PolicySource)
+
+
 def load(path: FilePath | str, extension_options: Mapping[str, Reader] = _NONE) -> Policies:
     """Read and check the policy file at *path*. Tasks and queues may have the *extension_options* too.
 
     Raises:
         UsageError: It cannot be read, or is not valid.
     """
-    file = str(path)
-    try:
-        text = FilePath(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: it is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        raise UsageError(f"{file}: it cannot be read: {error.strerror or error}") from None
-    return loads(text, file, extension_options)
+    return read_policies(read_document(path), extension_options)
 
 
 def loads(
@@ -54,6 +52,31 @@ def loads(
 
     Raises:
         UsageError: It is not valid.
+    """
+    return read_policies(parse(text, file), extension_options)
+
+
+def read_document(path: FilePath | str) -> Document:
+    """Return the values of the policy file at *path*, which are not checked.
+
+    Raises:
+        UsageError: It cannot be read, or is not TOML.
+    """
+    file = str(path)
+    try:
+        text = FilePath(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: it is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"{file}: it cannot be read: {error.strerror or error}") from None
+    return parse(text, file)
+
+
+def parse(text: str, file: str) -> Document:
+    """Return the values in the *text* of a policy file, which are not checked.
+
+    Raises:
+        UsageError: It is not TOML.
     """
     try:
         values = tomllib.loads(text)
@@ -65,10 +88,16 @@ def loads(
         raise UsageError(f"{file}:{line}: not TOML: {why.lower()}; see https://toml.io") from None
     except RecursionError:
         raise UsageError(f"{file}: not a policy file: it is nested too deeply") from None
-    return _policies(Table(PolicySource(file, line_numbers_of(text)), (), values), extension_options)
+    return Document(values, PolicySource(file, line_numbers_of(text)))
 
 
-def _policies(root: Table, extension_options: Mapping[str, Reader]) -> Policies:
+def read_policies(document: Document, extension_options: Mapping[str, Reader] = _NONE) -> Policies:
+    """Return the checked policies of a *document*.
+
+    Raises:
+        UsageError: It is not valid.
+    """
+    root = Table(document.source, (), document.values)
     plugin_table = root.table("plugins")
     quotas = _each(root, "quotas", lambda section: section.build(Quota))
     policies = Policies(
@@ -128,17 +157,16 @@ def _priorities(section: Table | None) -> dict[str, int]:
 
 
 # -- dependencies and plug-ins ----------------------------------------------------------------------------------------
-def _dependency(section: Table) -> DependencyPolicy:
-    parts: dict[str, Any] = {}
-    for key, make in (("breaker", BreakerPolicy), ("limiter", LimiterPolicy), ("budget", BudgetPolicy)):
-        if key not in section:
-            section.read(key, lambda value: value)
-        elif section.read(key, lambda value: value is False):
-            parts[key] = None
+def _dependency(section: Table) -> DependencySection:
+    mechanisms: dict[str, Any] = {}
+    for key, make in MECHANISMS.items():
+        if section.read(key, lambda value: value is False):
+            mechanisms[key] = None
         elif (part := section.table(key)) is not None:
-            parts[key] = part.build(make)
+            part.build(make)  # checks the values; those that it lacks may come from the code
+            mechanisms[key] = part.values
     section.end()
-    return DependencyPolicy(**parts)
+    return DependencySection(path=section.path, mechanisms=mechanisms)
 
 
 def _plugins(section: Table) -> dict[str, Any]:

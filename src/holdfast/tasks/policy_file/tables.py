@@ -6,7 +6,9 @@ Every error is one line: the file and line, the path of the key, and what is all
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,18 +19,37 @@ from holdfast.values.suggest import suggest
 T = TypeVar("T")
 
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """The source of policies: a file, and the line of each key in it."""
+    """The source of policies: a file with the line of each key in it, and the keys that are overridden."""
 
     file: str = "policies"
     lines: Mapping[Path, int] = field(default_factory=dict)
+    overrides: Mapping[Path, str] = field(default_factory=dict)  #: the keys, and who has overridden each
+
+    def place(self, path: Path) -> str:
+        """Return where the value at *path* is set: "override by ann", or the file with the line."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.overrides:
+                return f"override by {self.overrides[path[:length]]}"
+        line = line_of(self.lines, path)
+        return self.file if line is None else f"{self.file}:{line}"
 
     def wrong(self, path: Path, why: str) -> UsageError:
         """Return the error for the value at *path*."""
-        line = line_of(self.lines, path)
-        place = self.file if line is None else f"{self.file}:{line}"
-        return UsageError(f"{place}: {_dotted(path)}: {why}" if path else f"{place}: {why}")
+        place = self.place(path)
+        return UsageError(f"{place}: {dotted(path)}: {why}" if path else f"{place}: {why}")
+
+    def wrong_argument(self, path: Path, arguments: Collection[str], error: UsageError) -> UsageError:
+        """Return the error for the table at *path* whose keys are *arguments*, which *error* refused.
+
+        Such an error begins with the name of the argument.
+        """
+        word = str(error).replace(":", " ").split()[0]
+        return self.wrong((*path, word) if word in arguments else path, str(error))
 
 
 class Table:
@@ -41,7 +62,7 @@ class Table:
     @classmethod
     def of(cls, source: PolicySource, path: Path, value: object) -> Table:
         if not isinstance(value, dict):
-            raise source.wrong(path, f"it is {_shown(value)}; it is a table: [{_dotted(path)}] or {{…}}")
+            raise source.wrong(path, f"it is {_shown(value)}; it is a table: [{dotted(path)}] or {{…}}")
         return cls(source, path, value)
 
     def __contains__(self, key: str) -> bool:
@@ -82,6 +103,11 @@ class Table:
             self._read_keys[key] = None
             yield key, Table.of(self.source, (*self.path, key), value)
 
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The entries as they are in the file."""
+        return self._values
+
     def build(self, make: Callable[..., T]) -> T:
         """Call *make* with the entries of this table as keyword arguments, and return its result.
 
@@ -94,9 +120,7 @@ class Table:
         try:
             return make(**self._values)
         except UsageError as error:
-            # Such an error begins with the name of the argument.
-            words = str(error).replace(":", " ").split()
-            raise self.wrong(words[0] if words[0] in self._values else None, str(error)) from None
+            raise self.source.wrong_argument(self.path, self._values, error) from None
 
     def end(self) -> None:
         """Raise `UsageError` if the table has a key that was not read."""
@@ -127,12 +151,18 @@ def _shown(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r:.60}"
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
+    """Return *path* as it is written in a policy file: `tasks."my task".max_attempts`."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            bare = part.replace("-", "").replace("_", "").isalnum()
-            text += ("." if text else "") + (part if bare else f'"{part}"')
+            key = part if _BARE_KEY.fullmatch(part) else toml_text(part)
+            text += ("." if text else "") + key
     return text
+
+
+def toml_text(text: str) -> str:
+    """Return *text* as it is written in TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.errors import UsageError
 from holdfast.resilience.backoff import Backoff
+from holdfast.resilience.breaker import BreakerPolicy
+from holdfast.resilience.budget import BudgetPolicy
 from holdfast.resilience.classify import Rule
 from holdfast.resilience.fairness import WEIGHTS
 from holdfast.resilience.gates import Gate
 from holdfast.resilience.guard import DependencyPolicy
-from holdfast.resilience.limits import Limits, OwnerPolicy, Quota
+from holdfast.resilience.limiter import LimiterPolicy
+from holdfast.resilience.limits import Limit, Limits, OwnerPolicy, Quota
 from holdfast.resilience.policy import Retry
 from holdfast.tasks.options import OPTIONS
 from holdfast.tasks.policy_file.line_numbers import Path
@@ -22,6 +26,20 @@ from holdfast.values.suggest import suggest
 
 #: The quota of owners that name none.
 DEFAULT_QUOTA = "default"
+#: The mechanisms that guard a dependency, by the key of each.
+MECHANISMS: Mapping[str, type[BreakerPolicy | LimiterPolicy | BudgetPolicy]] = {
+    "breaker": BreakerPolicy,
+    "limiter": LimiterPolicy,
+    "budget": BudgetPolicy,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredGuards:
+    """What the code declares beside its tasks, by name."""
+
+    dependencies: dict[str, DependencyPolicy] = field(default_factory=dict)
+    queues: dict[str, Limits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +53,20 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DependencySection:
+    """The values that `[dependencies.NAME]` sets: the keys of each mechanism, or None for one that is off."""
+
+    path: Path
+    mechanisms: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """The contents of a policy file. Without a file it is empty."""
 
     tasks: Mapping[str, Section] = field(default_factory=dict)
     queues: Mapping[str, Section] = field(default_factory=dict)
-    dependencies: Mapping[str, DependencyPolicy] = field(default_factory=dict)
+    dependencies: Mapping[str, DependencySection] = field(default_factory=dict)
     owners: Mapping[str, OwnerPolicy] = field(default_factory=dict)
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=lambda: dict(WEIGHTS))
@@ -49,14 +75,54 @@ class Policies:
     notifiers: Mapping[str, frozenset[str]] = field(default_factory=dict)  #: plug-in → kinds of events
     source: PolicySource = field(default_factory=PolicySource)
 
-    def queue_limits(self, queue: str) -> Limits | None:
-        """Return the limits of the whole queue, if it has any."""
-        section = self.queues.get(queue)
-        return None if section is None else section.limits
+    def queue_limits(self, queue: str, declared: Limits | None = None) -> Limits | None:
+        """Return the limits of the whole queue, if it has any, given those *declared* in the code.
 
-    def dependency(self, name: str) -> DependencyPolicy:
-        """Return the policy of the dependency *name*."""
-        return self.dependencies.get(name) or DependencyPolicy()
+        Raises:
+            UsageError: The file contradicts the code.
+        """
+        section = self.queues.get(queue)
+        return declared if section is None else self._limits(section, declared)
+
+    def dependency(self, name: str, declared: DependencyPolicy | None = None) -> DependencyPolicy:
+        """Return the policy of the dependency *name*, given the one *declared* in the code.
+
+        Raises:
+            UsageError: The file contradicts the code.
+        """
+        policy, section = declared or DependencyPolicy(), self.dependencies.get(name)
+        if section is None:
+            return policy
+        mechanisms: dict[str, Any] = {}
+        for key, values in section.mechanisms.items():
+            try:
+                mechanisms[key] = values if values is None else _mechanism(policy, key, values)
+            except UsageError as error:
+                raise self.source.wrong_argument((*section.path, key), values or {}, error) from None
+        return replace(policy, **mechanisms)
+
+    def task_limits(self, task: str, declared: Limits | None) -> Limits | None:
+        """Return the limits of a task, given those *declared* in the code.
+
+        Raises:
+            UsageError: The file contradicts the code.
+        """
+        section = self.tasks.get(task)
+        return declared if section is None else self._limits(section, declared)
+
+    def _limits(self, section: Section, declared: Limits | None) -> Limits | None:
+        """Return the limits of a section. Those that it leaves out are as *declared*."""
+        given = section.limits
+        if given is None or declared is None:
+            return given or declared
+        try:
+            return Limits(
+                **_limit(given, declared),
+                per_owner=Limit(**_limit(given.per_owner, declared.per_owner)),
+                per_key=Limit(**_limit(given.per_key, declared.per_key)),
+            )
+        except UsageError as error:
+            raise self.source.wrong((*section.path, "limits"), str(error)) from None
 
     def owner(self, name: str) -> OwnerPolicy:
         """Return the policy of the owner *name*."""
@@ -67,14 +133,40 @@ class Policies:
         return self.quotas.get(self.owner(owner).quota or DEFAULT_QUOTA) or Quota()
 
 
-def apply(policies: Policies, tasks: Mapping[str, Policy]) -> dict[str, Policy]:
+def _mechanism(policy: DependencyPolicy, key: str, values: Mapping[str, Any]) -> Any:
+    """Return a mechanism of *policy* with the *values* of a file over it."""
+    declared = getattr(policy, key)
+    if declared is None:
+        return MECHANISMS[key](**values)
+    if isinstance(declared, BreakerPolicy) and declared.max_cooldown == declared.cooldown:
+        values = {"max_cooldown": None, **values}  # it was not set, so it follows the cooldown
+    return replace(declared, **values)
+
+
+def _limit(given: Limit, declared: Limit) -> dict[str, Any]:
+    return {
+        key: getattr(declared, key) if getattr(given, key) is None else getattr(given, key)
+        for key in ("concurrency", "rate")
+    }
+
+
+def apply(
+    policies: Policies, tasks: Mapping[str, Policy], declared: DeclaredGuards | None = None
+) -> dict[str, Policy]:
     """Return the policies in force for these *tasks*, given the policy of each in the code.
+
+    *declared* is what else the code declares; it is checked too.
 
     Raises:
         UsageError: The file names an unknown task, or contradicts the code.
     """
+    declared = declared or DeclaredGuards()
+    for name, of_code in declared.dependencies.items():
+        policies.dependency(name, of_code)
+    for name, limits_of_code in declared.queues.items():
+        policies.queue_limits(name, limits_of_code)
     for name, section in policies.tasks.items():
-        if name not in tasks:
+        if name not in tasks and section.path in policies.source.lines:  # an override may name any task
             raise policies.source.wrong(section.path, f"there is no task {name!r}; {suggest(name, tasks)}")
     return {name: policy_of(policies, name, declared) for name, declared in tasks.items()}
 
@@ -87,7 +179,7 @@ def policy_of(policies: Policies, task: str, declared: Policy) -> Policy:
     """
     own, queue = policies.tasks.get(task), policies.queues.get(declared.queue)
     values: dict[str, Any] = {**(queue.values if queue else {}), **(own.values if own else {})}
-    limits = own.limits if own and own.limits else declared.limits
+    limits = policies.task_limits(task, declared.limits)
     whole = queue.limits if queue else None
     if limits is not None and whole is not None and (what := limits.exceeds(whole)):
         section = own if own and own.limits else queue

@@ -76,10 +76,11 @@ BEGIN
     END LOOP;
 END $$;
 
--- By how many seconds the admitted work is ahead of an even rate. The answer is at most *per*, unless the clock was set back
--- or the limit was changed. Neither may stop a lane for long.
+-- By how many seconds the admitted work is ahead of an even rate, at most *per*. It is further ahead only if the clock was set back or
+-- the limit was changed, which may not stop a lane for long: then it counts as not ahead at all. What is added is rounding.
 CREATE FUNCTION holdfast.ahead(tat timestamptz, per float8) RETURNS float8 LANGUAGE sql VOLATILE AS
-$$ SELECT least(greatest(extract(epoch FROM tat - holdfast.clock())::float8, 0), per) $$;
+$$ SELECT CASE WHEN x.ahead > per * 1.00001 + 0.001 THEN 0 ELSE least(greatest(x.ahead, 0), per) END
+     FROM (SELECT extract(epoch FROM tat - holdfast.clock())::float8 AS ahead) x $$;
 
 -- Record that these jobs were claimed under the limits that `room` was asked about.
 CREATE FUNCTION holdfast.occupy(slot_scopes text[], slot_numbers int[], job_ids uuid[], epochs bigint[],
