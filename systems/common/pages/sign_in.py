@@ -34,10 +34,6 @@ class SignIn:
         # Cookies are not kept apart by port, and several systems may run on one machine.
         self._app, self._cookie = app, f"{system}_key"
 
-    def has_key(self, request: Request) -> bool:
-        """Return whether *request* comes with a key, valid or not."""
-        return "authorization" in request.headers or self._cookie in request.cookies
-
     async def key_of(self, request: Request) -> Any | None:
         """Return the valid key of *request*, or None."""
         if "authorization" in request.headers:

@@ -29,10 +29,10 @@ export class Problem extends Error {
   }
 }
 
-// Sends a request and returns the JSON of its answer. The body is a form or a value. Throws Problem, or TypeError without a connection.
+// Sends a request and returns the JSON of its answer. The body is a form, a file or a value. Throws Problem, or TypeError without a connection.
 export async function ask(method, path, body, headers = {}) {
   const options = { method, headers, credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MS) };
-  if (body instanceof FormData) {
+  if (body instanceof FormData || body instanceof Blob) {
     options.body = body;
     delete options.signal; // an upload takes as long as it takes
   } else if (body !== undefined) {
@@ -110,9 +110,10 @@ function showCaller(caller) {
 const SAFETY_MS = 15000, WITHOUT_STREAM_MS = 3000, LONGEST_MS = 20000, APART_MS = 250;
 
 // Calls *load* now, after each change that the server reports, and every few seconds without its stream. A hidden page
-// asks for nothing. Returns a function that asks for one more load, for after an action.
+// asks for nothing. *load* may return how many milliseconds later it wants to be called again at the latest. Returns a
+// function that asks for one more load, for after an action.
 export function follow(load) {
-  let stream = null, timer = 0, loading = false, again = false, misses = 0, isLive = false;
+  let stream = null, timer = 0, loading = false, again = false, misses = 0, isLive = false, wanted = 0;
 
   async function read() {
     if (loading) { again = true; return; }
@@ -121,7 +122,7 @@ export function follow(load) {
     again = false;
     clearTimeout(timer);
     try {
-      await load();
+      wanted = await load();
       misses = 0;
     } catch (error) {
       if (error instanceof Problem && error.status === 401) { location.reload(); return; }
@@ -134,7 +135,7 @@ export function follow(load) {
 
   function pause() {
     if (misses) return Math.min(LONGEST_MS, 500 * 2 ** Math.min(misses, 6));
-    return isLive ? SAFETY_MS : WITHOUT_STREAM_MS;
+    return wanted || (isLive ? SAFETY_MS : WITHOUT_STREAM_MS);
   }
 
   function listen() {
@@ -240,6 +241,26 @@ export function announce(text) {
     document.body.append(line);
   }
   line.textContent = text;
+}
+
+// -- files -----------------------------------------------------------------------------------------------------------
+// Calls *take* with the files that are chosen in *input*, or dropped anywhere on the page.
+export function takeFiles(input, take) {
+  let depth = 0;
+  const dragging = (is) => document.body.classList.toggle("dragging", is);
+  input.addEventListener("change", () => {
+    take([...input.files]);
+    input.value = "";
+  });
+  addEventListener("dragenter", (event) => { event.preventDefault(); depth += 1; dragging(true); });
+  addEventListener("dragleave", () => { depth = Math.max(0, depth - 1); dragging(depth > 0); });
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    depth = 0;
+    dragging(false);
+    take([...event.dataTransfer.files]);
+  });
 }
 
 // -- texts ----------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ function draw(row, job, before) {
   setText(button, price ? `Retry for ${credits(price)}` : "Retry now");
   button.setAttribute("aria-label", `${button.textContent}: ${job.url}`);
   if (job.status !== "QUEUED") positions.delete(job.jobId);
-  if (ENDED.has(state) && stateOf(before) !== state) announce(`${job.url}: ${STATES[state]}. ${messageOf(job)}`);
+  if (job.completedAt && job.completedAt !== before.completedAt) announce(`${job.url}: ${STATES[state]}. ${messageOf(job)}`);
   if (job.status !== before.status) showTrail(row, job);
 }
 
@@ -149,7 +149,7 @@ async function retry(job) {
   try {
     const answer = await ask("POST", `/api/v1/screenshots/${job.jobId}/retry`, { requestedBy: "page" });
     positions.set(job.jobId, answer.queuePosition);
-    announce(`${job.url}: queued again, position ${answer.queuePosition}`);
+    if (rows.known.get(job.jobId)?.item.completedAt === job.completedAt) announce(`${job.url}: queued again, position ${answer.queuePosition}`);
   } catch (error) {
     const { requiredCredits, availableCredits } = error.body || {};
     notice(requiredCredits === undefined ? lineOf(error) : `A retry needs ${credits(requiredCredits)}; ${availableCredits} available.`, true);
