@@ -19,9 +19,25 @@ async def bearer_key(app: Holdfast, request: Request) -> Any | None:
     headers = request.headers.getlist("authorization")
     scheme, _, secret = (headers[0] if headers else "").strip().partition(" ")
     secret = secret.strip()
-    if len(headers) != 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
+    if len(headers) != 1 or scheme.lower() != "bearer":
         return None
-    return await app.keys.find(secret)
+    return await find_key(app, secret)
+
+
+async def find_key(app: Holdfast, secret: str) -> Any | None:
+    """Return the valid API key with this secret, or None."""
+    return await app.keys.find(secret) if 1 <= len(secret) <= _LONGEST_KEY else None
+
+
+def is_own_page(request: Request) -> bool:
+    """Return whether a page of this server sent the request, or a program that is no browser.
+
+    A page of another site must not act as its visitor. Browsers say in these headers where a request comes from.
+    """
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    host = request.headers.get("host", "")
+    origins = request.headers.getlist("origin")
+    return site in ("same-origin", "none") and all(origin.partition("://")[2] == host for origin in origins)
 
 
 async def bounded_body(request: Request, max_bytes: int) -> bytes | None:

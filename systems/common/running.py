@@ -16,7 +16,7 @@ from types import FrameType
 
 from devservices.postgres import Postgres
 from devservices.server import Unavailable, free_port
-from holdfast import HoldfastError
+from holdfast import Holdfast, HoldfastError
 from systems.common.children import ROOT, Child, NotStarted
 from systems.common.parts import kept_secret
 from systems.common.servers import RUNNING, kept_up
@@ -143,6 +143,17 @@ def data_line(data: Path, what: str) -> str:
     if env_value("DATABASE_URL"):
         return f"  the data   {data}: {what}; the jobs are in DATABASE_URL"
     return f"  the data   {data}: {what}, jobs; remove it to start over"
+
+
+async def page_key(app: Holdfast, owner: str) -> str:
+    """Return a key of *owner* with which the address that `make run` prints signs in. It is valid for a day."""
+    _, secret = await app.keys.create("owner", owner=owner, name="make run (page)", lasts="24h")
+    return secret
+
+
+def page_line(address: str, key: str) -> str:
+    """Return the line with the address of the page. The browser does not send what is behind the #."""
+    return f"  the page   open {address}/#key={key}"
 
 
 def migrate(app: str, environment: Mapping[str, str]) -> None:

@@ -16,10 +16,16 @@ from holdfast.server import serve as serve_bounded
 def serve(app: Any, host: str, port: int, *, name: str) -> int:
     """Serve *app* until SIGTERM or SIGINT and return the exit code.
 
-    Print `ready: ADDRESS` once it answers.
+    Print `ready: ADDRESS` once it answers. A site with streams sets `site.state.on_stop`, which ends them.
     """
     try:
-        started = serve_bounded(app, host, port, on_ready=lambda at: print(f"ready: {at}", flush=True))
+        started = serve_bounded(
+            app,
+            host,
+            port,
+            on_ready=lambda at: print(f"ready: {at}", flush=True),
+            on_stop=getattr(getattr(app, "state", None), "on_stop", None),
+        )
     except UsageError as error:
         print(f"{name}: {error}{_by_make(port)}", file=sys.stderr)
         return 1

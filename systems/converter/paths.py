@@ -20,8 +20,13 @@ def result_path(results: Path, job_id: str) -> Path:
     return results / f"{_checked(job_id)}.xml"
 
 
+def removed_path(results: Path, job_id: str) -> Path:
+    """Return the path of the mark of a job that its user has removed."""
+    return results / f"{_checked(job_id)}.removed"
+
+
 def job_of(path: Path) -> str | None:
-    """Return the id of the job whose source or result *path* is, or None for any other file."""
+    """Return the id of the job whose source, result or mark *path* is, or None for any other file."""
     return path.stem if _NAME.fullmatch(path.stem) else None
 
 

@@ -53,7 +53,8 @@ async def sweep(app: Holdfast, settings: Settings, *, now: float | None = None) 
 
     return Swept(
         sources=await _sweep(app, settings.uploads_dir, "*.pdf", at, source_has_ended),
-        results=await _sweep(app, settings.results_dir, "*.xml", at, result_has_ended),
+        results=await _sweep(app, settings.results_dir, "*.xml", at, result_has_ended)
+        + await _sweep(app, settings.results_dir, "*.removed", at, lambda _row, _age: False),
         parts=await anyio.to_thread.run_sync(_sweep_parts, settings, at),
     )
 

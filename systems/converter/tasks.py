@@ -25,7 +25,7 @@ from systems.converter.codes import DECLARED
 from systems.converter.content import LONGEST_MAPPING, LONGEST_NAME, MAX_BYTES
 from systems.converter.failures import IO_ATTEMPTS, SourceGone, failed, rule
 from systems.converter.gateway_client import Source, ask_gateway
-from systems.converter.paths import result_path, source_path
+from systems.converter.paths import removed_path, result_path, source_path
 from systems.converter.retention import Swept, sweep
 from systems.converter.settings import Settings
 
@@ -47,6 +47,10 @@ class Converter:
     def source(self, job_id: str) -> Path:
         """Return the path of a job's PDF."""
         return source_path(self.settings.uploads_dir, job_id)
+
+    def removed(self, job_id: str) -> Path:
+        """Return the path of the mark that the user of this job has removed it."""
+        return removed_path(self.settings.results_dir, job_id)
 
     def result(self, job_id: str) -> Path:
         """Return the path of a job's XML."""

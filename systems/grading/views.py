@@ -18,6 +18,8 @@ STATUS = {
     State.FAILED: "FAILED",
     State.CANCELLED: "FAILED",
 }
+#: How many characters of a text a list shows.
+_EXCERPT = 200
 #: The status of a submission after each event of the engine. Other events are not shown.
 _EVENTS = {
     "queued": "PENDING",
@@ -54,6 +56,13 @@ def show(row: JobRow, late: list[LateResult] | None = None) -> dict[str, Any]:
         "result": row.result,
         "lateResults": [show_late(one) for one in late or []],
     }
+
+
+def show_listed(row: JobRow, late: list[LateResult]) -> dict[str, Any]:
+    """Return the view of a submission in a list: with what was submitted, in short."""
+    text, audio = row.payload.get("text"), row.payload.get("audio") or {}
+    excerpt = " ".join(text[:_EXCERPT].split()) if isinstance(text, str) else None
+    return show(row, late) | {"excerpt": excerpt, "audioBytes": audio.get("size")}
 
 
 def show_late(late: LateResult) -> dict[str, Any]:

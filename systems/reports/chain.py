@@ -73,6 +73,7 @@ class Chain:
         return await self._finish(answer, written, found["repairs"])
 
     async def _step(self, name: str, function: Any, *arguments: Any) -> Any:
+        await self._job.progress(100 * STEPS.index(name) / len(STEPS), name)
         return await self._job.step(name + self._suffix, function, *arguments)
 
     # -- the answer ---------------------------------------------------------------------------------------------------
@@ -93,8 +94,8 @@ class Chain:
     async def _recorded_answer(self) -> dict[str, Any]:
         self._schema = find_schema(self._given_schema, self._settings.schemas_dir)
         content.check_name(self._source)
-        read = await self._job.step("read", self._read)
-        call: dict[str, Any] = await self._job.step("llm", self._ask, read["sha256"])
+        read = await self._step("read", self._read)
+        call: dict[str, Any] = await self._step("llm", self._ask, read["sha256"])
         # After the step, so that only recorded calls are counted. Counting one again changes nothing.
         await self._resources.records.note_call(
             self._job.id,

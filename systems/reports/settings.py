@@ -13,6 +13,7 @@ from systems.common.variables import (
     amount,
     folder,
     one_of,
+    rate,
     read_variables,
     service,
     switch,
@@ -57,6 +58,7 @@ class Settings:
     circuit_fail_threshold: float = 0.5
     circuit_cooldown_ms: int = 30_000
     job_retention_sec: int = 2_592_000
+    upload_rate: str = "120/min"  #: the limit of documents that one owner uploads
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -107,4 +109,5 @@ _READERS: dict[str, Reader] = {
     "circuit_fail_threshold": amount(1),
     "circuit_cooldown_ms": whole(1, 3_600_000),
     "job_retention_sec": whole(1, 1_000_000_000),
+    "upload_rate": rate,
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from systems.common.variables import Reader, amount, folder, read_variables, server, text, whole
+from systems.common.variables import Reader, amount, folder, read_variables, server, service, text, whole
 
 HERE = Path(__file__).parent
 
@@ -37,6 +37,7 @@ class Settings:
     delayed_jobs_every_sec: int = 10  #: … and after this time for all due jobs
     books_every_sec: int = 5  #: how often events are copied to the books, and due promises are checked
     job_retention_sec: int = 2_592_000
+    samples_url: str = ""  #: the server of the sample pages, which the page then offers
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -66,4 +67,5 @@ _READERS: dict[str, Reader] = {
     "delayed_jobs_every_sec": whole(1, 86_400),
     "books_every_sec": whole(1, 3_600),
     "job_retention_sec": whole(1, 1_000_000_000),
+    "samples_url": service("http://127.0.0.1:8001"),
 }

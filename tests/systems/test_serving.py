@@ -266,3 +266,15 @@ def test_sigterm_ends_a_server_in_order(tmp_path: Path) -> None:
         assert idle.recv(9) == b"HTTP/1.1 "
         assert running.stop() in (0, -15)  # it waits for requests only, not for an idle connection
         assert read_all(idle).endswith(b'{"status":"ok"}')
+
+
+@pytest.mark.parametrize("name", ["converter", "grading"])
+def test_an_open_page_does_not_delay_the_end_of_its_server(name: str, tmp_path: Path) -> None:  # E31
+    running = Running(name, tmp_path)  # it would wait an hour for what runs
+    with running.connect() as page:
+        page.sendall(b"GET /changes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        received = b""
+        while b"event: changed" not in received:
+            received += page.recv(65_536)
+        running.stop()
+        assert read_all(page).endswith(b"0\r\n\r\n")  # its stream has ended, and was not cut off

@@ -54,6 +54,7 @@ def serve(
     *,
     most_requests: int | None = 1000,
     on_ready: Callable[[str], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> bool:
     """Serve an ASGI application until SIGTERM or SIGINT, with the same bounds as `holdfast serve`.
 
@@ -67,6 +68,7 @@ def serve(
         port: The port; 0 chooses a free one.
         most_requests: How many requests are handled at a time; more get 503. None sets no limit.
         on_ready: Called with the server's address once it answers.
+        on_stop: Called when the server begins to stop; end streams here, or they end after 2 seconds.
 
     Returns:
         Whether the application started.
@@ -76,7 +78,7 @@ def serve(
     """
     with _needs_server():
         from holdfast.server import run
-    return run.serve(site, host, port, most_requests=most_requests, on_ready=on_ready)
+    return run.serve(site, host, port, most_requests=most_requests, on_ready=on_ready, on_stop=on_stop)
 
 
 def is_local(request: Request) -> bool:

@@ -121,12 +121,15 @@ def serve(
     *,
     most_requests: int | None = 1000,
     on_ready: Callable[[str], None] | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> bool:
     """See `holdfast.server.serve`."""
     with listen(host, port) as listening:
         address = address_of(listening)
         ready = None if on_ready is None else partial(on_ready, address)
-        server = Server(site, takes_signals=True, most_requests=most_requests, on_ready=ready)
+        server = Server(
+            site, takes_signals=True, most_requests=most_requests, on_ready=ready, on_stop=on_stop
+        )
         server.run([listening])
     return server.started
 

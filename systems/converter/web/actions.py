@@ -1,10 +1,11 @@
-"""The actions of users on their files: retry and cancel."""
+"""The actions of users on their files: retry, cancel and remove."""
 
 from __future__ import annotations
 
 import anyio.to_thread
 
 from holdfast import Conflict, Holdfast, JobRow, State
+from systems.common.parts import create_private
 from systems.converter.codes import Code, public_code
 from systems.converter.tasks import Converter
 from systems.converter.web.callers import Caller
@@ -13,6 +14,7 @@ from systems.converter.web.uploads import Uploader
 from systems.converter.web.views import was_refused
 
 _RETRYABLE = (State.FAILED, State.CANCELLED)
+_ENDED = (State.COMPLETE, *_RETRYABLE)
 
 
 class Actions:
@@ -64,3 +66,19 @@ class Actions:
         except Conflict:
             detail = "This file has already ended; there is nothing to cancel."
             raise Refused(Code.NOT_READY, detail) from None
+
+    async def remove(self, row: JobRow) -> None:
+        """Delete the PDF and the XML of a file that has ended, and hide it. Its job stays on record.
+
+        Raises:
+            Refused: It is queued or being converted.
+        """
+        if row.state not in _ENDED:
+            raise Refused(Code.NOT_READY, "This file is still in progress; cancel it first.")
+
+        def delete() -> None:
+            create_private(self._converter.removed(row.id))  # first: what is half deleted is not shown
+            for path in (self._converter.source(row.id), self._converter.result(row.id)):
+                path.unlink(missing_ok=True)
+
+        await anyio.to_thread.run_sync(delete)

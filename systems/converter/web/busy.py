@@ -9,7 +9,7 @@ from typing import Any
 from systems.converter.tasks import QUEUE, Converter
 
 BANNER = "Converter busy — jobs will resume automatically."
-#: Every open page asks every two seconds. The answer is cached for this long.
+#: Every open page asks after each change. The answer is cached for this long.
 _CACHED_FOR_SEC = 0.5
 
 

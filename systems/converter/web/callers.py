@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
-from systems.common.requests import bearer_key
+from systems.common.requests import bearer_key, is_own_page
 from systems.converter.codes import Code
 from systems.converter.settings import CookieSecure
 from systems.converter.web.problems import Refused
@@ -66,7 +66,7 @@ class Callers:
         if "authorization" in request.headers:
             return await self._by_key(request)
         if request.method not in _SAFE:
-            _must_be_our_page(request)
+            _must_be_own_page(request)
         name, renew = self._sessions.read(request.cookies.get(COOKIE, ""))
         address = "" if name else (request.client.host if request.client else "unknown")
         name = name or self._sessions.new()
@@ -91,14 +91,10 @@ class Callers:
         return Caller(owner=f"key:{key.id}", reaches_all=True, changes=key.role != "viewer")
 
 
-def _must_be_our_page(request: Request) -> None:
+def _must_be_own_page(request: Request) -> None:
     """Raise `Refused` if a page of another site sent the request.
 
-    Such a page must not upload or retry as its visitor. SameSite already sends its requests without the
-    cookie, but they would still create jobs. Programs that are not browsers send none of these headers.
+    SameSite already sends its requests without the cookie, but they would still create jobs.
     """
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    host = request.headers.get("host", "")
-    origins = request.headers.getlist("origin")
-    if site not in ("same-origin", "none") or any(origin.partition("://")[2] != host for origin in origins):
+    if not is_own_page(request):
         raise Refused(Code.FORBIDDEN, "This request was sent by a page of another site.")

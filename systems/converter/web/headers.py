@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from systems.common.pages.files import PAGE_HEADERS
 from systems.converter.web.callers import SET_COOKIE
 
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
 _ALWAYS = [
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
+    (name.encode(), value.encode()) for name, value in (PAGE_HEADERS | {"cache-control": "no-store"}).items()
 ]
 
 

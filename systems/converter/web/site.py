@@ -2,13 +2,14 @@
 
 | request | response |
 |---|---|
-| `GET /` | the queue page |
+| `GET /` | the queue page; `GET /changes` is its stream: the caller's jobs have changed |
 | `POST /api/upload`, a form with `file`, `mapping` and `priority` | 201 with the job, or 200 with the job of an equal upload |
 | `GET /api/jobs` | the caller's jobs, newest first, and whether the converter is held |
 | `GET /api/jobs/{id}` | one job |
 | `GET /api/jobs/{id}/download` | the XML |
 | `POST /api/jobs/{id}/retry` | the job, queued again; or the job of a later upload of the same file |
 | `POST /api/jobs/{id}/cancel` | the job, cancelled |
+| `DELETE /api/jobs/{id}` | 204: the PDF and the XML are deleted, and the job is not listed any more |
 | `GET /healthz` | 200 if the store answers |
 | `/holdfast/api/v1/…` | Holdfast's own API, for operators; needs an API key |
 """
@@ -16,7 +17,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -32,13 +33,15 @@ from starlette.requests import ClientDisconnect
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.logging import Log
 from holdfast.server import api, rate_limit
+from systems.common.pages.changes import Changes
+from systems.common.pages.files import page_routes
 from systems.converter.codes import Code
+from systems.converter.samples import article
 from systems.converter.tasks import Converter
 from systems.converter.web.actions import Actions
 from systems.converter.web.busy import BANNER, Busy
 from systems.converter.web.callers import Caller, Callers
 from systems.converter.web.headers import Headers
-from systems.converter.web.page import page_routes
 from systems.converter.web.problems import TRY_AGAIN, Refused, no_such_job, too_many_uploads
 from systems.converter.web.sessions import Sessions, read_key
 from systems.converter.web.uploads import Uploader
@@ -58,6 +61,7 @@ def make_site(converter: Converter) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with app:
             yield
+            routes.changes.close()
 
     site = FastAPI(title="Converter", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     settings = converter.settings
@@ -69,8 +73,15 @@ def make_site(converter: Converter) -> FastAPI:
     site.add_api_route("/api/jobs/{job_id}/download", routes.download, methods=["GET"])
     site.add_api_route("/api/jobs/{job_id}/retry", routes.retry, methods=["POST"])
     site.add_api_route("/api/jobs/{job_id}/cancel", routes.cancel, methods=["POST"])
+    site.add_api_route("/api/jobs/{job_id}", routes.remove, methods=["DELETE"])
+    site.add_api_route("/changes", routes.follow, methods=["GET"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
-    site.router.routes.extend(page_routes(routes.callers))
+    samples = {"sample.pdf": (article(), "application/pdf")}
+    names = ("queue.html", "queue.css", "queue.js", "icon.svg")
+    # A visit begins the session, so that the first request of the page's script has a cookie.
+    page = page_routes("systems.converter.web", *names, samples=samples, on_visit=routes.callers.of)
+    site.router.routes.extend(page)
+    site.state.on_stop = routes.changes.close
     site.mount("/holdfast", api(app))
     _handle_errors(site)
     site.add_middleware(Headers)
@@ -82,6 +93,7 @@ class _Routes:
         self._converter, self._app, self.callers = converter, converter.app, callers
         self._uploader, self._busy = Uploader(converter), Busy(converter)
         self._actions = Actions(converter, self._uploader)
+        self.changes = Changes(converter.app, ["convert"])
         self._may_upload = rate_limit(converter.app, "upload", converter.settings.upload_rate)
 
     async def upload(self, request: Request) -> Response:
@@ -100,7 +112,7 @@ class _Routes:
             task="convert", after=after, limit=max(1, min(limit, MAX_ROWS)), owner=owner
         )
         held = await self._busy.held()
-        rows = await anyio.to_thread.run_sync(lambda: [show(row, self._converter) for row in page.rows])
+        rows = await anyio.to_thread.run_sync(self._shown, page.rows)
         return JSONResponse(
             {"jobs": rows, "next": page.next, "held": held, "banner": BANNER if held else None}
         )
@@ -139,6 +151,16 @@ class _Routes:
         await self._actions.cancel(caller, row)
         return JSONResponse(await self._view(await self._app.jobs.get(row.id)))
 
+    async def remove(self, request: Request, job_id: str) -> Response:
+        caller = await self.callers.of(request)
+        caller.must_change()
+        await self._actions.remove(await self._find(caller, job_id))
+        return Response(status_code=204)
+
+    async def follow(self, request: Request) -> Response:
+        caller = await self.callers.of(request)
+        return self.changes.answer(None if caller.reaches_all else caller.owner)
+
     async def healthz(self) -> Response:
         await self._app.jobs.counts(internal=True)
         return JSONResponse({"status": "ok"})
@@ -148,7 +170,12 @@ class _Routes:
         if row.task != "convert":
             raise no_such_job()
         caller.must_reach(row)
+        if await anyio.to_thread.run_sync(self._converter.removed(row.id).exists):
+            raise no_such_job()
         return row
+
+    def _shown(self, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
+        return [show(row, self._converter) for row in rows if not self._converter.removed(row.id).exists()]
 
     async def _view(self, row: JobRow) -> dict[str, Any]:
         return await anyio.to_thread.run_sync(lambda: show(row, self._converter))

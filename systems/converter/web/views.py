@@ -63,6 +63,7 @@ def show(row: JobRow, converter: Converter, *, now: datetime | None = None) -> d
         "has_result": has_result,
         "can_retry": has_source and row.state in (State.FAILED, State.CANCELLED),
         "can_cancel": row.state in (State.QUEUED, State.PROCESSING),
+        "can_remove": row.state not in (State.QUEUED, State.PROCESSING),
         "refused": was_refused(row),
         "download": f"/api/jobs/{row.id}/download" if has_result else None,
     }

@@ -24,7 +24,7 @@ from systems.common.running import (
     stop_all,
 )
 from systems.common.servers import kept_up
-from systems.grading.audio import make_recording
+from systems.grading.samples import speech
 from systems.grading.settings import URL_FILE, Settings
 
 _APP = "systems.grading.app:app"
@@ -119,9 +119,9 @@ def _print_addresses(
 ) -> None:
     samples = data / "samples"
     samples.mkdir(exist_ok=True)
-    words = "I like to travel, because I meet people. However, it is tiring."
-    (samples / "speech.wav").write_bytes(make_recording(words, seconds=2))
+    (samples / "speech.wav").write_bytes(speech())
     print(f"ready: {address}")
+    print(f"  the page   open {address}/")
     print(f"""  writing    curl -H 'content-type: application/json' -d '{{"skill": "writing", "text": "It rains, because \
 it is autumn."}}' {address}/submissions""")
     print(

@@ -1,1 +1,1 @@
-"""The HTTP API of grading: submissions, their grades, and the operators' routes."""
+"""The page and the HTTP API of grading: submissions, their grades, and the operators' routes."""

@@ -1,4 +1,4 @@
-"""Identify callers by their API key of Holdfast (`Authorization: Bearer …`), and check their rights.
+"""Identify callers by their API key of Holdfast (`Authorization: Bearer …`, or signed in to the page), and check their rights.
 
 Until the first key exists, callers on this machine need none.
 """
@@ -6,14 +6,17 @@ Until the first key exists, callers on this machine need none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
 from holdfast.server import is_local
-from systems.common.requests import bearer_key
+from systems.common.pages.sign_in import SignIn
 from systems.grading.web.problems import Refused, no_such_submission
 
+#: The name of a caller on this machine that needs no key.
+LOCAL = "local"
 _CHALLENGE = {"www-authenticate": 'Bearer realm="grading"'}
 
 
@@ -46,24 +49,25 @@ class Callers:
     """Finds the caller of a request."""
 
     def __init__(self, app: Holdfast) -> None:
-        self._app = app
+        self._app, self.sign_in = app, SignIn(app, "grading")
         self._has_keys = False
 
     async def of(self, request: Request) -> Caller:
         """Return the caller of *request*. Raise `Refused` without a valid key."""
+        key = await self.sign_in.key_of(request)
+        if key is not None:
+            return _caller(key)
         if "authorization" in request.headers:
-            return await self._by_key(request)
+            raise Refused(401, "NO_KEY", "This API key is unknown, revoked or expired.", _CHALLENGE)
         if not self._has_keys:
             self._has_keys = bool(await self._app.keys.list())
         if self._has_keys or not is_local(request):
             raise Refused(401, "NO_KEY", "Send a key as Authorization: Bearer …", _CHALLENGE)
-        return Caller(name="local", owner=None, changes=True, operates=True)
+        return Caller(name=LOCAL, owner=None, changes=True, operates=True)
 
-    async def _by_key(self, request: Request) -> Caller:
-        key = await bearer_key(self._app, request)
-        if key is None:
-            raise Refused(401, "NO_KEY", "This API key is unknown, revoked or expired.", _CHALLENGE)
-        if key.role == "owner":
-            return Caller(name=f"key:{key.id}", owner=key.owner or "", changes=True, operates=False)
-        may_write = key.role != "viewer"
-        return Caller(name=f"key:{key.id}", owner=None, changes=may_write, operates=may_write)
+
+def _caller(key: Any) -> Caller:
+    if key.role == "owner":
+        return Caller(name=f"key:{key.id}", owner=key.owner or "", changes=True, operates=False)
+    may_write = key.role != "viewer"
+    return Caller(name=f"key:{key.id}", owner=None, changes=may_write, operates=may_write)

@@ -3,6 +3,8 @@
 | request | response |
 |---|---|
 | `POST /submissions` | 201 with the submission: JSON `{"skill": "writing", "text": …}`, or a form with `skill=speaking` and `audio` |
+| `GET /` | the page; `/session`, `/changes` and `/samples` are its own |
+| `GET /submissions` | the caller's submissions, newest first |
 | `GET /submissions/{id}` | the status, the result if there is one, and late results |
 | `GET /submissions/{id}/events` | server-sent events, until it has ended |
 | `GET /progress` | the caller's graded submissions, by skill |
@@ -14,6 +16,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,16 +24,18 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from holdfast import JobRow
+from holdfast import JobRow, State
+from holdfast.records import LateResult
 from holdfast.server import api
 from systems.grading import dlq
 from systems.grading.progress import progress_of
 from systems.grading.submissions import send_again, submit
 from systems.grading.tasks import Grading
-from systems.grading.views import show, show_message
+from systems.grading.views import show, show_listed, show_message
 from systems.grading.web.callers import Callers
 from systems.grading.web.event_streams import EventStreams
 from systems.grading.web.intake import read_submission
+from systems.grading.web.page import Page
 from systems.grading.web.problems import Refused, handle_errors, no_such_submission
 
 MAX_ROWS = 200
@@ -45,10 +50,12 @@ def make_site(grading: Grading) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with grading.app:
             yield
+            routes.page.changes.close()
             await routes.streams.close()
 
     site = FastAPI(title="Grading", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     site.add_api_route("/submissions", routes.create, methods=["POST"])
+    site.add_api_route("/submissions", routes.list, methods=["GET"])
     site.add_api_route("/submissions/{submission_id}", routes.read, methods=["GET"])
     site.add_api_route("/submissions/{submission_id}/events", routes.events, methods=["GET"])
     site.add_api_route("/submissions/{submission_id}/retry", routes.retry, methods=["POST"])
@@ -58,6 +65,8 @@ def make_site(grading: Grading) -> FastAPI:
     site.add_api_route("/dlq/{request_id}/recover", routes.recover, methods=["POST"])
     site.add_api_route("/dlq/{request_id}", routes.discard, methods=["DELETE"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
+    site.router.routes.extend(routes.page.routes())
+    site.state.on_stop = routes.page.changes.close
     site.mount("/holdfast", api(grading.app))
     handle_errors(site)
     return site
@@ -67,6 +76,7 @@ class _Routes:
     def __init__(self, grading: Grading) -> None:
         self._grading, self._app = grading, grading.app
         self._callers, self.streams = Callers(grading.app), EventStreams(grading.app)
+        self.page = Page(grading, self._callers)
 
     async def create(self, request: Request) -> Response:
         caller = await self._callers.of(request)
@@ -76,6 +86,13 @@ class _Routes:
             self._grading, submission.skill, text=submission.text, audio=submission.audio, owner=caller.owner
         )
         return JSONResponse(show(row), 201, {"location": f"/submissions/{row.id}"})
+
+    async def list(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
+        caller = await self._callers.of(request)
+        most = max(1, min(limit, MAX_ROWS))
+        page = await self._app.jobs.list(task="grade", owner=caller.owner, after=after, limit=most)
+        found = [show_listed(row, await self._late_results(row)) for row in page.rows]
+        return JSONResponse({"submissions": found, "next": page.next})
 
     async def read(self, request: Request, submission_id: str) -> Response:
         row = await self._submission(request, submission_id)
@@ -120,6 +137,11 @@ class _Routes:
     async def healthz(self) -> Response:
         await self._app.jobs.counts(internal=True)
         return JSONResponse({"status": "ok"})
+
+    async def _late_results(self, row: JobRow) -> builtins.list[LateResult]:
+        # A result comes late only to a submission that has ended without one.
+        may_have_one = row.state in (State.FAILED, State.CANCELLED)
+        return await self._app.jobs.late_results(row.id) if may_have_one else []
 
     async def _operator(self, request: Request) -> str:
         caller = await self._callers.of(request)

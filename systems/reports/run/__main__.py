@@ -23,6 +23,8 @@ from systems.common.running import (
     find_database,
     keep_up,
     migrate,
+    page_key,
+    page_line,
     parser_for,
     python,
     run_system,
@@ -33,6 +35,7 @@ from systems.common.running import (
 from systems.reports.samples import SAMPLES
 
 _KEY_FILE = "operator.key"
+OWNER = "user:demo"
 
 
 def main() -> int:
@@ -56,8 +59,10 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
         children = [*models, web, worker]
         stack.callback(stop_all, children, last=models)
         migrate("systems.reports.app:app", environment)
-        _make_key(data / _KEY_FILE, database["DATABASE_URL"])
+        key = _make_keys(data / _KEY_FILE, database["DATABASE_URL"])
         address = start_all(children, web)
+        print(f"ready: {address}")
+        print(page_line(address, key))
         _say(address, data, options.data, metrics, port if models else None)
         keep_up(children, stopped)
     return 0
@@ -89,25 +94,29 @@ def _environment(data: Path, database: Mapping[str, str], model_port: int) -> di
     return child_environment(defaults, database)
 
 
-def _make_key(file: Path, url: str) -> None:
-    """Write a new operator's key to *file*, readable only by its owner, unless the file has a valid key."""
+def _make_keys(file: Path, url: str) -> str:
+    """Write a new operator's key to *file*, readable only by its owner, unless the file has a valid key.
+
+    Return a key for the page.
+    """
     known = file.read_text().strip() if file.exists() else ""
 
-    async def find_or_create() -> str:
+    async def find_or_create() -> tuple[str, str]:
         async with Holdfast(url) as app:
+            page = await page_key(app, OWNER)
             if known and await app.keys.find(known):
-                return known
-            return (await app.keys.create("operator", name="make run"))[1]
+                return known, page
+            return (await app.keys.create("operator", name="make run"))[1], page
 
-    secret = asyncio.run(find_or_create())
+    secret, page = asyncio.run(find_or_create())
     if secret != known:
         private_file(file, secret)
+    return page
 
 
 def _say(address: str, data: Path, shown: Path, metrics: str, faults_at: int | None) -> None:
     for name, text in SAMPLES.items():
         (data / "documents" / name).write_text(text)
-    print(f"ready: {address}")
     print(f"  the key    export KEY=$(cat {shown / _KEY_FILE})")
     print(
         '  the API    curl -H "authorization: bearer $KEY" -d \'{"source": "invoice-1.txt", "schema": "invoice"}\''

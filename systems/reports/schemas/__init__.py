@@ -36,6 +36,12 @@ def find_schema(given: str | Schema, folder: Path) -> Schema:
     return schema
 
 
+def schema_names(folder: Path) -> list[str]:
+    """Return the names of the schemas that can be given by name."""
+    found = {file.stem for place in (folder, _OWN) for file in place.glob("*.json")}
+    return sorted(name for name in found if _NAME.fullmatch(name))
+
+
 def check_schema(schema: Any) -> None:
     """Raise `Trouble` with INVALID_SCHEMA if *schema* is not a JSON schema that can be used."""
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Authenticates callers by their Holdfast key (`Authorization: Bearer …`) and checks what they may do."""
+"""Authenticates callers by their Holdfast key (`Authorization: Bearer …`, or signed in to the page) and checks what they may do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from holdfast import Holdfast, JobRow
-from systems.common.requests import bearer_key
+from systems.common.pages.sign_in import SignIn
 from systems.reports.codes import Code
 from systems.reports.rules import KEY
 from systems.reports.web.problems import Refused
@@ -25,21 +25,30 @@ class Caller:
 
     def must_reach(self, row: JobRow) -> None:
         """Check that the caller may read this report."""
-        if self.role == "owner" and row.owner != self.owner:
+        if self.sees is not None and row.owner != self.owner:
             raise Refused(Code.FORBIDDEN)
+
+    @property
+    def sees(self) -> str | None:
+        """Return the owner whose reports the caller may read; None for all."""
+        return self.owner if self.role == "owner" else None
 
     def must_ask(self) -> None:
         """Check that the caller may request reports."""
         if self.role == "viewer":
             raise Refused(Code.FORBIDDEN, "This key is read-only.")
 
+    @property
+    def operates(self) -> bool:
+        """Return whether the caller is an operator."""
+        return self.role in ("operator", "admin")
+
     def must_operate(self, *, change: bool = True) -> None:
         """Check that the caller is an operator; without *change*, a viewer is enough.
 
         Captures are for operators only, because they hold other owners' data.
         """
-        allowed = ("operator", "admin") if change else ("operator", "admin", "viewer")
-        if self.role not in allowed:
+        if not self.operates and (change or self.role != "viewer"):
             raise Refused(Code.FORBIDDEN, "This is for operators.")
 
 
@@ -47,18 +56,25 @@ class Callers:
     """Finds the caller of each request."""
 
     def __init__(self, app: Holdfast) -> None:
-        self._app = app
+        self.sign_in = SignIn(app, "reports")
 
     async def of(self, request: Request) -> Caller:
         """Return the caller by the request's key.
 
         Raises `Refused` with 401 when the key is missing or unknown.
         """
-        key = await bearer_key(self._app, request)
-        if key is None:
+        caller = await self.find(request)
+        if caller is None:
             challenge = {"www-authenticate": 'Bearer realm="reports"'}
             detail = "This needs a key: holdfast keys create, then Authorization: Bearer …"
             raise Refused(Code.FORBIDDEN, detail, status=401, headers=challenge)
+        return caller
+
+    async def find(self, request: Request) -> Caller | None:
+        """Return the caller by the request's key, or None."""
+        key = await self.sign_in.key_of(request)
+        if key is None:
+            return None
         if key.role == "owner":
             return Caller(owner=key.owner or "", role="owner")
         return Caller(owner=f"{KEY}{key.id}", role=str(key.role))

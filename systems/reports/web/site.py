@@ -2,6 +2,8 @@
 
 | request | who | answer |
 |---|---|---|
+| `GET /` | anybody | the page, which asks for a key; `/session`, `/changes` and `/samples` are its own |
+| `POST /documents?name=…`, a document as the body | owner | 201 with its address, for `source` |
 | `POST /reports` | owner | 202 with the job; an `Idempotency-Key` makes a repeated request the same one |
 | `GET /reports`, `GET /reports/{id}` | owner | their status |
 | `GET /reports/{id}/report` | owner | the report |
@@ -25,8 +27,8 @@ from fastapi.responses import JSONResponse, Response
 
 from holdfast import Conflict, Forbidden, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.logging import Log
-from holdfast.server import api
-from systems.common.front import front_page
+from holdfast.server import api, rate_limit
+from systems.common.requests import bounded_body
 from systems.reports.codes import CODES, Code
 from systems.reports.content import check_name
 from systems.reports.documents import Documents, Place
@@ -39,7 +41,9 @@ from systems.reports.stats import take_stats
 from systems.reports.tasks import Reports, roots
 from systems.reports.web.bodies import AskReport, AskRetry, AskRevalidate, read_body
 from systems.reports.web.callers import Caller, Callers
+from systems.reports.web.page import Page
 from systems.reports.web.problems import TRY_AGAIN, Refused, no_such_report
+from systems.reports.web.uploads import store_document
 from systems.reports.web.views import show
 
 log = Log("reports.web")
@@ -47,7 +51,6 @@ log = Log("reports.web")
 MOST_ROWS = 200
 _MOST_REPORT = 20_000_000
 _NAMES = uuid.UUID("0d1b7f5e-95f5-5b7e-8a53-1d1c4c3a8f0b")
-_HINT = "Requests need a key: holdfast keys create, then Authorization: Bearer …. `make run` makes one: data/operator.key."
 _SAFE = {
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -63,8 +66,10 @@ def make_site(reports: Reports) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with reports.app, open_records(reports.settings.database_url) as routes.records:
             yield
+            routes.page.changes.close()
 
     site = FastAPI(title="Reports", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    site.add_api_route("/documents", routes.upload, methods=["POST"])
     site.add_api_route("/reports", routes.ask, methods=["POST"])
     site.add_api_route("/reports", routes.list, methods=["GET"])
     site.add_api_route("/reports/{job_id}", routes.one, methods=["GET"])
@@ -76,7 +81,8 @@ def make_site(reports: Reports) -> FastAPI:
     site.add_api_route("/stats", routes.stats, methods=["GET"])
     site.add_api_route("/metrics", routes.metrics, methods=["GET"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
-    site.router.routes.append(front_page("Reports: documents in, JSON by a schema out.", __doc__, _HINT))
+    site.router.routes.extend(routes.page.routes())
+    site.state.on_stop = routes.page.changes.close
     site.mount("/holdfast", api(reports.app))
     _add_error_handlers(site)
     return site
@@ -88,10 +94,26 @@ class _Routes:
     def __init__(self, reports: Reports) -> None:
         self._reports, self._app, self._settings = reports, reports.app, reports.settings
         self._callers = Callers(reports.app)
+        self.page = Page(reports, self._callers)
+        self._may_upload = rate_limit(reports.app, "document", reports.settings.upload_rate)
         self._documents = Documents(roots(reports.settings))
         self._place = Place(reports.settings.reports_url)
 
     # -- for owners ---------------------------------------------------------------------------------------------------
+    async def upload(self, request: Request, name: str) -> Response:
+        caller = await self._callers.of(request)
+        caller.must_ask()
+        if wait := await self._may_upload(caller.owner):
+            detail = f"There were too many documents in a short time. Send it again in {wait} s."
+            headers = {"retry-after": str(wait), "connection": "close"}
+            raise Refused(Code.INVALID_REQUEST, detail, status=429, headers=headers)
+        most = self._settings.document_max_bytes
+        data = await bounded_body(request, most)
+        if data is None:
+            detail = f"A document has at most {most:,} bytes."
+            raise Refused(Code.TOO_LARGE, detail, headers={"connection": "close"})
+        return _json({"source": await store_document(self._documents, caller.owner, name, data)}, 201)
+
     async def ask(self, request: Request) -> Response:
         caller = await self._callers.of(request)
         caller.must_ask()
@@ -114,9 +136,8 @@ class _Routes:
 
     async def list(self, request: Request, after: str | None = None, limit: int = 50) -> Response:
         caller = await self._callers.of(request)
-        owner = caller.owner if caller.role == "owner" else None
         page = await self._app.jobs.list(
-            task="report", after=after, limit=max(1, min(limit, MOST_ROWS)), owner=owner
+            task="report", after=after, limit=max(1, min(limit, MOST_ROWS)), owner=caller.sees
         )
         return _json({"reports": [show(row) for row in page.rows], "next": page.next})
 

@@ -21,7 +21,7 @@ STATUS = {
 def show(row: JobRow) -> dict[str, Any]:
     """Return a report as JSON values.
 
-    `error_code` is set only when the report has failed. `message` describes the last failure, if any, at any
+    `step` is the step of the chain that runs now. `error_code` is set only when the report has failed. `message` describes the last failure, if any, at any
     time.
     """
     payload = row.payload if isinstance(row.payload, dict) else {}
@@ -42,6 +42,8 @@ def show(row: JobRow) -> dict[str, Any]:
         "next_run_at": _moment(row.run_at) if is_waiting else None,
         "error_code": code.value if failed and code else None,
         "message": line,
+        "step": (row.progress or {}).get("message") if row.state is State.PROCESSING else None,
+        "is_retryable": row.is_retryable,
         "report": f"/reports/{row.id}/report" if row.state is State.COMPLETE and not row.expired_at else None,
     }
 

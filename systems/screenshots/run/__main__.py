@@ -22,6 +22,8 @@ from systems.common.running import (
     find_database,
     keep_up,
     migrate,
+    page_key,
+    page_line,
     parser_for,
     python,
     run_system,
@@ -61,9 +63,11 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
         children = [*_children(options, environment, pages), worker]
         stack.callback(stop_all, children, within=2.0)
         migrate(_APP, environment)
-        asyncio.run(_make_keys(data, database["DATABASE_URL"]))
+        key = asyncio.run(_make_keys(data, database["DATABASE_URL"]))
         address = start_all(children, children[1])
-        _say(address, data, options.data, pages, metrics, redis=bool(redis))
+        _say(address, key, options.data, pages, metrics, redis=bool(redis))
+        print(data_line(data, "pictures"))
+        print("  to stop    Ctrl-C", flush=True)
         keep_up(children, stopped)
     return 0
 
@@ -98,14 +102,17 @@ def _children(options: argparse.Namespace, environment: Mapping[str, str], pages
 
 
 def _environment(data: Path, database: Mapping[str, str], redis: str, pages: int) -> dict[str, str]:
-    defaults = {"IMAGES_DIR": str(data / "images")}
+    defaults = {"IMAGES_DIR": str(data / "images"), "SAMPLES_URL": f"http://127.0.0.1:{pages}"}
     # The sample pages are on this machine, so their address is allowed although it is not public.
     allowed = " ".join(filter(None, (os.environ.get("SCREENSHOTS_ALLOW"), f"127.0.0.1:{pages}")))
     return child_environment(defaults, {**database, "REDIS_URL": redis, "SCREENSHOTS_ALLOW": allowed})
 
 
-async def _make_keys(data: Path, url: str) -> None:
-    """Write the missing keys to *data*, readable only by the folder's owner, and grant the demo's credits."""
+async def _make_keys(data: Path, url: str) -> str:
+    """Write the missing keys to *data*, readable only by the folder's owner, and grant the demo's credits.
+
+    Return a key for the page.
+    """
     async with Holdfast(url, extensions=[Credits()]) as app:
         for name, role in _KEYS.items():
             file = data / name
@@ -115,13 +122,15 @@ async def _make_keys(data: Path, url: str) -> None:
             owner = OWNER if role == "owner" else None
             private_file(file, (await app.keys.create(role, owner=owner, name=f"make run ({role})"))[1])
         await Credits.of(app).grant(OWNER, CREDITS, source="demo", id="make-run")
+        return await page_key(app, OWNER)
 
 
-def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, redis: bool) -> None:
+def _say(address: str, page_key: str, shown: Path, pages: int, metrics: str, *, redis: bool) -> None:
     shots, key = f"{address}/api/v1/screenshots", '-H "authorization: bearer $KEY"'
     admin, operator = f"{address}/api/v1/admin", '-H "authorization: bearer $OPERATOR"'
     body = f'{{"url": "http://127.0.0.1:{pages}/article", "format": "png", "fullPage": true}}'
     print(f"ready: {address}")
+    print(page_line(address, page_key))
     print(f"  the keys   export KEY=$(cat {shown / 'demo.key'}) OPERATOR=$(cat {shown / 'operator.key'})")
     print(f"  a picture  curl {key} -d '{body}' {shots}")
     print(f"             curl {key} {shots}; curl {key} -o picture.png {shots}/ID/image")
@@ -132,8 +141,6 @@ def _say(address: str, data: Path, shown: Path, pages: int, metrics: str, *, red
     print(f"  samples    http://127.0.0.1:{pages}/ (article, colours, long)")
     how = "Redis" if redis else "the database; with redis-server installed, or REDIS_URL, by Redis"
     print(f"  dispatch   jobs are dispatched by {how}")
-    print(data_line(data, "pictures"))
-    print("  to stop    Ctrl-C", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Authenticates callers by their Holdfast key (`Authorization: Bearer …`) and checks what they may do.
+"""Authenticates callers by their Holdfast key (`Authorization: Bearer …`, or signed in to the page) and checks what they may do.
 
 A user's key reaches the user's own screenshots; an organisation's key reaches those of all owners whom its
 account pays for.
@@ -12,7 +12,7 @@ from fastapi import Request
 
 from holdfast import Holdfast, UsageError
 from holdfast.contrib.credits import Credits
-from systems.common.requests import bearer_key
+from systems.common.pages.sign_in import SignIn
 from systems.screenshots.web.problems import Refused
 
 
@@ -43,15 +43,23 @@ class Callers:
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
+        self.sign_in = SignIn(app, "screenshots")
 
     async def of(self, request: Request) -> Caller:
         """Return the caller by the request's key.
 
         Raises `Refused` with 401 when the key is missing or unknown.
         """
-        key = await bearer_key(self._app, request)
-        if key is None:
+        caller = await self.find(request)
+        if caller is None:
             raise Refused("UNAUTHENTICATED", headers={"www-authenticate": 'Bearer realm="screenshots"'})
+        return caller
+
+    async def find(self, request: Request) -> Caller | None:
+        """Return the caller by the request's key, or None."""
+        key = await self.sign_in.key_of(request)
+        if key is None:
+            return None
         owner = key.owner or f"key:{key.id}"
         return Caller(owner=owner, role=str(key.role), name=f"{owner} (key {key.name or key.id})")
 

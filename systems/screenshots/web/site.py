@@ -2,6 +2,7 @@
 
 | request | who | answer |
 |---|---|---|
+| `GET /` | anybody | the page, which asks for a key; `/session` and `/changes` are its own |
 | `POST /api/v1/screenshots` | owner | 202 with the job; an `Idempotency-Key` makes a repeated request the same one |
 | `GET /api/v1/screenshots`, `GET …/{id}` | owner | their status |
 | `GET …/{id}/image` | owner | the picture |
@@ -44,6 +45,7 @@ from systems.screenshots.tasks import Screenshots
 from systems.screenshots.web.accounts import show_account
 from systems.screenshots.web.bodies import AskRetry, AskShot, read_body
 from systems.screenshots.web.callers import Caller, Callers
+from systems.screenshots.web.page import Page
 from systems.screenshots.web.problems import Refused, refusal_of
 from systems.screenshots.web.retries import retry
 from systems.screenshots.web.scheduler import scheduler_status
@@ -67,6 +69,7 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with screenshots.app, open_books(screenshots.settings.database_url) as routes.books:
             yield
+            routes.page.changes.close()
 
     site = FastAPI(title="Screenshots", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     shots, admin = "/api/v1/screenshots", "/api/v1/admin"
@@ -82,6 +85,8 @@ def make_site(screenshots: Screenshots) -> FastAPI:
     site.add_api_route(f"{admin}/sla/report", routes.report, methods=["GET"])
     site.add_api_route(f"{admin}/hosts", routes.hosts, methods=["GET"])
     site.add_api_route(f"{admin}/retry-scheduler", routes.scheduler, methods=["GET"])
+    site.router.routes.extend(routes.page.routes())
+    site.state.on_stop = routes.page.changes.close
     site.mount("", api(screenshots.app))
     _add_error_handlers(site)
     return site
@@ -93,6 +98,7 @@ class _Routes:
     def __init__(self, screenshots: Screenshots) -> None:
         self._screenshots, self._app = screenshots, screenshots.app
         self._callers = Callers(screenshots.app)
+        self.page = Page(screenshots, self._callers)
         self._rules = Rules.read(os.environ)
 
     # -- for owners ---------------------------------------------------------------------------------------------------

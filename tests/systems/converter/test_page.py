@@ -6,24 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from systems.converter.samples import plain
 from tests.systems.converter.gateways import RunningGateway
 from tests.systems.converter.sites import RunningSite
+from tests.systems.pages import CONTRAST, ONLY_NEWS, SECONDS
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1000, "height": 760}
-SECONDS = 20_000
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Its own sandbox does not work for root, nor in most containers; it opens our pages only.
-        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+def browser(window: Browser) -> Browser:
+    return window
 
 
 @pytest.fixture(scope="module")
@@ -211,17 +207,38 @@ def test_a_sample_is_converted_by_one_click(page: Page) -> None:  # C7
     expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
 
 
-def test_the_page_looks_often_while_something_is_new(
+def test_the_page_follows_the_changes_of_its_files(
     page: Page, site: RunningSite, tmp_path: Path
 ) -> None:  # C7
-    """Counted, not timed: twenty looks every two seconds would take longer than the test may."""
+    page.context.add_init_script(ONLY_NEWS)
+    page.reload()
     site.gateway.fault(hang=True)
-    page.set_input_files("#file", pdf(tmp_path, "watched"))
-    expect(page.locator(".row .cancel")).to_be_visible(timeout=SECONDS)
-    waits: list[float] = page.evaluate(WAITS)
-    assert waits[0] < 500
-    assert waits == sorted(waits)  # and ever less often: a page left open costs what it did before
-    page.locator(".row .cancel").click()
+    page.set_input_files("#file", pdf(tmp_path, "followed"))
+    row = page.locator(".row", has_text="followed.pdf")
+    expect(row.locator(".state")).to_have_text("Converting", timeout=SECONDS)
+    cookies = {str(cookie["name"]): str(cookie["value"]) for cookie in page.context.cookies()}
+    other = site.browser()  # another window of the same session
+    other.cookies.update(cookies)
+    assert other.post(f"/api/jobs/{row.get_attribute('data-id')}/cancel").status_code == 200
+    expect(row.locator(".state")).to_have_text("Cancelled", timeout=SECONDS)
+
+
+def test_a_file_that_has_ended_is_removed_for_good(
+    page: Page, site: RunningSite, tmp_path: Path
+) -> None:  # C7 C9
+    page.set_input_files("#file", pdf(tmp_path, "secret plans"))
+    row = page.locator(".row", has_text="secret plans.pdf")
+    expect(row.locator(".state")).to_have_text("Complete", timeout=SECONDS)
+    job_id = str(row.get_attribute("data-id"))
+    assert (site.uploads / f"{job_id}.pdf").exists()
+    row.get_by_role("button", name="Remove secret plans.pdf").click()
+    row.get_by_role("button", name="Delete for good secret plans.pdf").click()
+    expect(row).to_have_count(0, timeout=SECONDS)
+    expect(page.locator("#empty")).to_be_visible()
+    assert list(site.uploads.glob(f"{job_id}*")) == []
+    assert list(site.results.glob(f"{job_id}.xml")) == []
+    page.set_input_files("#file", pdf(tmp_path, "secret plans"))  # the same file may come again
+    expect(page.locator(".row .state")).to_have_text("Complete", timeout=SECONDS)
 
 
 def test_files_beyond_the_rate_are_sent_again_by_themselves(
@@ -250,9 +267,6 @@ SEEN = """name => {
   const element = document.querySelector(name), box = element.getBoundingClientRect();
   return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2) === element;
 }"""
-
-#: The next waits of the page between two looks, while a file is not done.
-WAITS = "() => { pollSoon(); return [1, 2, 3, 4, 5].map(() => nextPause()); }"
 
 
 def test_the_banner_is_there_while_the_queue_is_held_and_rows_say_when(
@@ -317,22 +331,6 @@ def test_it_fits_a_phone_and_can_be_read_in_light_and_dark(
         assert box["height"] >= 40
         for part in ("body", ".name", ".quiet", ".state", ".download", ".drop-or"):
             assert page.locator(part).first.evaluate(CONTRAST) >= 4.5, part
-
-
-#: How far the text of an element stands out from what is behind it, as WCAG counts it.
-CONTRAST = """element => {
-  const read = text => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const ink = light(read(getComputedStyle(element).color));
-  let ground = null;
-  for (let at = element; at && !ground; at = at.parentElement) {
-    const found = read(getComputedStyle(at).backgroundColor);
-    if (found.length === 3 || found[3] > 0) ground = found;
-  }
-  const behind = light(ground || [255, 255, 255]);
-  return (Math.max(ink, behind) + 0.05) / (Math.min(ink, behind) + 0.05);
-}"""
 
 
 def test_a_hostile_name_is_text(page: Page, site: RunningSite) -> None:  # C7

@@ -89,6 +89,14 @@ async def test_a_file_without_a_job_goes_when_no_upload_can_be_about_to_need_it(
     assert [path.exists() for path in (old, new, strange, part)] == [False, True, True, False]
 
 
+async def test_the_mark_of_a_removed_file_goes_with_its_job(converter: Converter) -> None:  # C9
+    handle = await converter.convert.options(owner="ann").enqueue("text")
+    kept = put(converter.removed(handle.id), age=90 * DAY)
+    purged = put(converter.removed(str(uuid7())), age=90 * DAY)
+    await sweep(converter.app, converter.settings)
+    assert (kept.exists(), purged.exists()) == (True, False)
+
+
 async def test_more_files_than_are_looked_up_at_a_time_are_all_judged(converter: Converter) -> None:  # C9
     handles = await converter.convert.options(owner="ann").enqueue_many([("text",)] * 250)
     for handle in handles:

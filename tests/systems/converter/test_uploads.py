@@ -311,6 +311,36 @@ def test_a_key_of_holdfast_is_an_owner_too(site: RunningSite) -> None:
     assert site.http.get("/api/jobs", headers=wrong).status_code == 401
 
 
+def test_a_file_is_removed_by_its_owner_once_it_has_ended(site: RunningSite) -> None:  # C7 C9
+    job = site.converted(plain(words="to be removed"))
+    path, mine, other = f"/api/jobs/{job['id']}", site.http, site.browser()
+    assert job["can_remove"]
+    assert other.delete(path).status_code == 403
+    assert mine.delete(path, headers={"origin": "https://evil.example"}).status_code == 403
+    assert mine.delete(path).status_code == 204
+    for method, where in (
+        ("GET", path),
+        ("GET", f"{path}/download"),
+        ("POST", f"{path}/retry"),
+        ("DELETE", path),
+    ):
+        assert mine.request(method, where).status_code == 404, where
+    assert job["id"] not in [one["id"] for one in mine.get("/api/jobs").json()["jobs"]]
+    again = site.upload(plain(words="to be removed"))
+    assert (again.status_code, again.json()["duplicate"]) == (201, False)
+
+
+def test_a_file_in_progress_is_not_removed(site: RunningSite) -> None:  # C7
+    site.gateway.fault(hang=True)
+    job_id = site.upload(plain(words="busy")).json()["id"]
+    answer = site.http.delete(f"/api/jobs/{job_id}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "NOT_READY")
+    assert "cancel it first" in answer.json()["detail"]
+    site.cancel([job_id])
+    site.gateway.http.delete("/faults")
+    assert site.http.delete(f"/api/jobs/{job_id}").status_code == 204
+
+
 def test_everything_leaves_with_the_headers_that_keep_it_harmless(site: RunningSite) -> None:
     job = site.converted(plain(words="headers"))
     for path in ("/", "/queue.js", "/api/jobs", "/nothing", job["download"]):

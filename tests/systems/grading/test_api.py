@@ -178,6 +178,33 @@ async def test_keys_separate_learners_and_operators(http: httpx2.AsyncClient, gr
     assert (await http.post(f"{path}/retry", headers=bearer(ann))).status_code == 403
 
 
+async def test_the_list_has_the_callers_submissions_with_what_was_submitted(
+    http: httpx2.AsyncClient, grading: Grading
+) -> None:  # G1 G6
+    late = (await http.post("/submissions", json={"skill": "writing", "text": "a  b\n" * 100})).json()
+    await grading.app.external.end(late["submissionId"], Failed("TIMEOUT"), generation=1, worker="w")
+    sound = {"audio": ("a.wav", make_recording("hello"))}
+    await http.post("/submissions", data={"skill": "speaking"}, files=sound)
+    page = (await http.get("/submissions", params={"limit": 1})).json()
+    [spoken] = page["submissions"]
+    assert (spoken["skill"], spoken["excerpt"], spoken["audioBytes"]) == (
+        "speaking",
+        None,
+        len(sound["audio"][1]),
+    )
+    [written] = (await http.get("/submissions", params={"after": page["next"]})).json()["submissions"]
+    assert written["submissionId"] == late["submissionId"]
+    assert (written["excerpt"][:7], len(written["excerpt"]) <= 200, written["lateResults"]) == (
+        "a b a b",
+        True,
+        [],
+    )
+    _, ann = await grading.app.keys.create("owner", owner="ann")
+    assert (await http.get("/submissions")).status_code == 401
+    own = await http.get("/submissions", headers={"authorization": f"Bearer {ann}"})
+    assert own.json() == {"submissions": [], "next": None}
+
+
 async def test_only_what_has_failed_is_sent_again(http: httpx2.AsyncClient, grading: Grading) -> None:  # G4
     made = (await http.post("/submissions", json={"skill": "writing", "text": "Hello."})).json()
     name = made["submissionId"]

@@ -70,6 +70,11 @@ def test_one_command_makes_reports_of_documents_asked_for_and_dropped_in_the_inb
             assert [one["status"] for one in ended] == ["succeeded"] * 2
             report = http.get(f"/reports/{ended[0]['id']}/report").json()
             assert report["invoice_number"].startswith("A-")
+        assert process.stdout is not None
+        page = next(line for line in process.stdout if "the page" in line).split()[-1]
+        with httpx2.Client(base_url=url) as browser:
+            assert browser.post("/session", json={"key": page.rpartition("#key=")[2]}).status_code == 200
+            assert browser.get("/session").json()["caller"] == {"owner": "user:demo", "role": "owner"}
         environment = os.environ | {"DATABASE_URL": f"sqlite:///{data / 'reports.db'}"}
         holdfast = str(Path(sys.executable).parent / "holdfast")
         told = subprocess.run(

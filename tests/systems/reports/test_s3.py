@@ -21,6 +21,7 @@ from systems.reports.documents import Documents, Place
 from systems.reports.failures import DocumentsUnavailable, Trouble
 from systems.reports.samples import invoice
 from systems.reports.watch import job_id_of
+from systems.reports.web.uploads import store_document
 from tests.systems.provider.providers import RunningProvider
 from tests.systems.reports.world import World
 
@@ -76,6 +77,16 @@ async def test_a_document_of_a_bucket_becomes_a_report_in_a_bucket(server: S3, w
         row = await world.made(source)
         assert row.state is State.COMPLETE, row.error_message
         assert (await get(f"out/{row.result['key']}"))["invoice_number"] == "A-00005"
+
+
+async def test_an_uploaded_document_is_stored_in_the_bucket(world: World) -> None:  # P1 P7
+    text = invoice(6).encode()
+    documents = Documents(list(world.settings.documents_url))
+    source = await store_document(documents, "ann", "mine.txt", text)
+    async with world.working():
+        row = await world.made(source)
+        assert row.state is State.COMPLETE, row.error_message
+        assert (await get(f"out/{row.result['key']}"))["invoice_number"] == "A-00006"
 
 
 async def test_metadata_that_does_not_fit_the_content_is_fatal(server: S3, world: World) -> None:  # P4

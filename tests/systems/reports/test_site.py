@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from systems.reports.codes import CODES, Code
 from systems.reports.samples import invoice
 from systems.reports.tasks import QUEUE
 from systems.reports.web.site import make_site
@@ -34,15 +35,21 @@ class Site:
     async def ask(
         self, who: str, method: str, path: str, body: Any = None, **headers: str
     ) -> httpx2.Response:
+        return await self.send(who, method, path, json=body, headers=headers)
+
+    async def send(self, who: str, method: str, path: str, **options: Any) -> httpx2.Response:
         if who in self._keys:
-            headers["authorization"] = f"Bearer {self._keys[who]}"
-        return await self._http.request(method, path, json=body, headers=headers)
+            options["headers"] = {"authorization": f"Bearer {self._keys[who]}", **options.get("headers", {})}
+        return await self._http.request(method, path, **options)
 
     async def ended(self, job_id: str) -> dict[str, Any]:
+        return await self.until(job_id, lambda shown: shown["status"] in ("succeeded", "failed"))
+
+    async def until(self, job_id: str, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         async with asyncio.timeout(20):
             while True:
                 shown: dict[str, Any] = (await self.ask("operator", "GET", f"/reports/{job_id}")).json()
-                if shown["status"] in ("succeeded", "failed"):
+                if true(shown):
                     return shown
                 await asyncio.sleep(0.02)
 
@@ -230,12 +237,63 @@ async def test_a_report_that_is_run_anew_says_nothing_of_before(site: Site, acti
     await site.world.app.queues.resume(QUEUE)
 
 
-async def test_the_root_says_what_is_here(site: Site) -> None:  # E66
-    answer = await site.ask("nobody", "GET", "/")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain")
-    for words in ("POST /reports", "/reports/{id}/retry", "Authorization: Bearer"):
-        assert words in answer.text
+async def upload(site: Site, who: str, name: str, data: bytes, **query: str) -> httpx2.Response:
+    return await site.send(who, "POST", "/documents", content=data, params={"name": name, **query})
+
+
+async def test_an_uploaded_document_is_stored_in_its_owners_folder_and_becomes_a_report(
+    site: Site,
+) -> None:  # P1 P7
+    text = invoice(7).encode()
+    answer = await upload(site, "ann", "../../bob/in\u202evoice.txt", text)
+    assert answer.status_code == 201
+    source = answer.json()["source"]
+    owner, digest, name = source.split("/")
+    assert (owner, len(digest), name) == ("ann", 16, "invoice.txt")
+    assert (site.world.documents / source).read_bytes() == text
+    assert (await upload(site, "ann", "invoice.txt", text)).json()["source"] == source  # stored once
+    shown = await site.made("ann", source)
+    assert (await site.ask("ann", "GET", shown["report"])).json()["invoice_number"] == "A-00007"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "code"),
+    [
+        ("a.pdf", b"text", "UNSUPPORTED_TYPE"),
+        ("..", b"text", "INVALID_SOURCE"),
+        ("a.txt", b"\x00\x01", "NOT_TEXT"),
+        ("a.txt", b"  ", "NOT_TEXT"),
+        ("a.txt", b"x" * 2_000_001, "TOO_LARGE"),
+    ],
+)
+async def test_an_upload_that_no_report_could_be_made_of_is_refused_at_once(
+    site: Site, name: str, data: bytes, code: str
+) -> None:  # P4
+    answer = await upload(site, "ann", name, data)
+    assert (answer.status_code, answer.json()["code"]) == (CODES[Code(code)].status, code)
+    assert not (site.world.documents / "ann").exists()
+
+
+async def test_uploads_need_a_key_that_may_request_and_are_limited(
+    make_world: Callable[..., World],
+) -> None:  # P4 E66
+    async with opened(make_world(upload_rate="2/h")) as site:
+        assert (await upload(site, "nobody", "a.txt", b"a")).status_code == 401
+        assert (await upload(site, "viewer", "a.txt", b"a")).status_code == 403
+        answers = [await upload(site, "ann", "a.txt", b"a") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [201, 201, 429]
+        assert int(answers[2].headers["retry-after"]) > 1
+        assert (await upload(site, "bob", "a.txt", b"a")).status_code == 201
+
+
+async def test_a_report_in_progress_says_which_step_runs(site: Site) -> None:  # P1 E42
+    site.world.provider.fault(hang=True)
+    asked = await site.ask(
+        "ann", "POST", "/reports", {"source": site.world.put("a.txt"), "schema": "invoice"}
+    )
+    shown = await site.until(asked.json()["id"], lambda shown: shown["step"] == "llm")
+    assert shown["status"] == "processing"
+    site.world.provider.reset()
 
 
 async def test_the_figures_are_told_as_series_and_as_lines(site: Site) -> None:  # P6 E62

@@ -71,6 +71,11 @@ def test_one_command_takes_a_picture_of_a_sample_page_and_ctrl_c_stops_all_of_it
             image = http.get(f"/screenshots/{job_id}/image")
             assert image.content.startswith(b"\x89PNG")
             assert http.get("/credits").json()["availableCredits"] == 99
+        page = re.search(r"the page   open (\S+)/#key=(\S+)", "".join(said))
+        assert page is not None
+        with httpx2.Client(base_url=page[1]) as browser:
+            assert browser.post("/session", json={"key": page[2]}).status_code == 200
+            assert browser.get("/session").json()["caller"]["owner"] == "user:demo"
         [told] = [line for line in said if line.startswith("  metrics")]
         worker = told.split()[2]  # what it has run, only it has counted
         first = 'attempts_succeeded_total{attempt="1",task="SCREENSHOT"} 1.0'
