@@ -39,6 +39,12 @@ _BEYOND_A_SCHEMA = (
     "holds NUL",
     "convert() needs the argument",
     "convert() has no argument",
+    "it is a duration, 1s to 30d",
+    "more than 1000 buckets",
+    "say with rate= where it ends",
+    "ramp_from is",
+    "say which task the patch is for",
+    "no task named",
 )
 
 
