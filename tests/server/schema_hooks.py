@@ -45,6 +45,12 @@ _BEYOND_A_SCHEMA = (
     "cannot be written in a policy file",
     "override by key:",  # what the policy file refuses
     "an override that lasts no time",
+    "it is a duration, 1s to 30d",
+    "more than 1000 buckets",
+    "say with rate= where it ends",
+    "ramp_from is",
+    "say which task the patch is for",
+    "no task named",
 )
 
 

@@ -222,6 +222,7 @@ async def test_a_forecast_counts_what_will_be_due_and_is_for_all_but_owners() ->
     assert [(one["dependency"], one["retries"], one["delayed"]) for one in found["scheduled"]] == [
         ("gateway", 0, 3)
     ]
+    assert (await call("get_forecast", query={"within": "30s"}, house=house)).json()["scheduled"] == []
     assert (found["bucket_seconds"], found["is_capped"]) == (300, False)
     assert (
         await call("get_forecast", query={"within": "30d", "bucket": "1s"}, house=house)

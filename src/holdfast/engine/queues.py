@@ -42,8 +42,8 @@ class Queues(Namespace):
         These are the retries that are scheduled already, and jobs with a delay. It reads a bounded number of jobs, those that are
         due first; `until` says how far that was.
         """
-        longest = span("within", within, timedelta(seconds=1), timedelta(days=30))
-        size = span("bucket", bucket, timedelta(seconds=1), longest)
+        shortest, month = timedelta(seconds=1), timedelta(days=30)
+        longest, size = span("within", within, shortest, month), span("bucket", bucket, shortest, month)
         if longest > size * MOST_BUCKETS:
             raise UsageError(
                 f"these are more than {MOST_BUCKETS} buckets; make them longer, or look less far ahead"
