@@ -170,6 +170,13 @@ class ScopeRequest(TypedDict, total=False):
     name: Required[str]
 
 
+class SessionRequest(TypedDict, total=False):
+    """A key, or the token of the address that a server in development has printed."""
+
+    key: str | None  #: The secret of a key.
+    token: str | None  #: A one-time token.
+
+
 class StuckQuery(TypedDict, total=False):
     longer_than: str | None  #: Used instead of the limit of each task.
     tasks: list[str]  #: Only jobs of these tasks. Default: all.
@@ -720,6 +727,16 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
 class ScheduledJob(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str  #: The id of the enqueued job.
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  #: The caller, as events record it.
+    role: str
+    owner: str | None = None  #: For the role owner: whose jobs it reaches.
+    actions: list[str]  #: What the caller may do.
+    environment: str  #: The setting `environment`.
+    version: str  #: The version of Holdfast.
+    ends_at: datetime | None = None  #: When the session ends; null: this is a key.
 
 
 class StuckJobs(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,9 +57,11 @@ class Keys(Namespace):
 
     async def find(self, secret: str | None) -> AccessKey | None:
         """Return the valid key with this secret, or None. Use it to check callers of an API of your own."""
-        if not isinstance(secret, str):
-            return None
-        return await access_keys.find((await self._engine()).store, digest_of(secret))
+        return await self.find_by_digest(digest_of(secret)) if isinstance(secret, str) else None
+
+    async def find_by_digest(self, digest: bytes) -> AccessKey | None:
+        """Return the valid key whose secret has this SHA-256, or None."""
+        return await access_keys.find((await self._engine()).store, digest)
 
     async def mark_used(self, key_ids: Collection[str]) -> None:
         """Record that these keys were used just now."""
