@@ -237,6 +237,7 @@ def test_everything_is_reached_by_the_keyboard(world: World, visit: Visit) -> No
     page = visit().sign_in().open()
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Find")).to_be_focused()
     page.keyboard.type("owner:keys")
     page.keyboard.press("Enter")
     expect(page.get_by_text("2 jobs, newest first")).to_be_visible()

@@ -152,6 +152,7 @@ export function Sheet({ title, onClose, children, narrow = false }: SheetProps):
   useEffect(() => {
     const opener = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();
+    dialog.current?.querySelector<HTMLElement>("[data-first]")?.focus();
     return () => opener?.focus?.();
   }, []);
   return (

@@ -104,7 +104,7 @@ function LiveSwitch(): ReactNode {
   const age = newest === 0 ? 0 : Date.now() - newest;
   const words = isLive ? (age > OLD ? `${lengthOf(Math.round(age / 1000) * 1000)} old` : "live") : "paused";
   return (
-    <button type="button" className={`plain live live-${isLive && age <= OLD ? "on" : "off"}`} aria-pressed={!isLive} aria-label={isLive ? "Pause" : "Resume"} title={isLive ? "Follows the engine; press p to pause" : "Paused; press p to go on"} onClick={toggle}>
+    <button type="button" className={`plain live live-${isLive && age <= OLD ? "on" : "off"}`} aria-pressed={!isLive} aria-label={`${words}: ${isLive ? "pause" : "resume"} updates`} title={isLive ? "Follows the engine; press p to pause" : "Paused; press p to go on"} onClick={toggle}>
       <Icon name={isLive ? "pause" : "play"} />
       <span className="dot" />
       <span className="live-words">{words}</span>
@@ -204,7 +204,7 @@ function Palette({ onClose, onKeys }: { onClose: () => void; onKeys: () => void 
   return (
     <Sheet title="Find a job or a command" onClose={onClose} narrow>
       <input
-        autoFocus
+        data-first
         role="combobox"
         aria-label="Find"
         aria-expanded="true"

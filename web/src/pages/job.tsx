@@ -360,7 +360,7 @@ function Result({ job }: { job: JobView }): ReactNode {
 
 function Events({ events, isCut }: { events: EventView[]; isCut: boolean }): ReactNode {
   return (
-    <div className="table-scroll" role="region" aria-label="Events" tabIndex={0}>
+    <div className="table-scroll" role="group" aria-label="Events" tabIndex={0}>
       <table>
         <thead>
           <tr>

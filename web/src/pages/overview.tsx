@@ -105,7 +105,7 @@ function Queues({ queues }: { queues: QueueView[] }): ReactNode {
   return (
     <section aria-labelledby="queues">
       <h2 id="queues">Queues</h2>
-      <div className="table-scroll" tabIndex={0} role="region" aria-labelledby="queues">
+      <div className="table-scroll" tabIndex={0} role="group" aria-labelledby="queues">
         <table>
           <thead>
             <tr>
