@@ -31,7 +31,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.logging import Log
-from holdfast.server import api, rate_limit
+from holdfast.server import dashboard, rate_limit
 from systems.converter.codes import Code
 from systems.converter.tasks import Converter
 from systems.converter.web.actions import Actions
@@ -71,7 +71,7 @@ def make_site(converter: Converter) -> FastAPI:
     site.add_api_route("/api/jobs/{job_id}/cancel", routes.cancel, methods=["POST"])
     site.add_api_route("/healthz", routes.healthz, methods=["GET"])
     site.router.routes.extend(page_routes(routes.callers))
-    site.mount("/holdfast", api(app))
+    site.mount("/holdfast", dashboard(app))
     _handle_errors(site)
     site.add_middleware(Headers)
     return site

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import type { DeadLetterGroupView, DependencyView, OperationView, QueueView } from "holdfast-client";
-import type { ReactNode } from "react";
-import { client, now, reasonOf } from "../api.ts";
+import type { DeadLetterGroupView, DependencyView, JobView, OperationView, QueueView } from "holdfast-client";
+import { type ReactNode, useId } from "react";
+import { client, reasonOf } from "../api.ts";
 import { type Clause, type Seen, clausesOf } from "../health.ts";
 import { Icon } from "../icons.tsx";
 import { useLive } from "../live.tsx";
@@ -9,6 +9,7 @@ import { Empty, Failure, Link, Skeleton, State, Time, useNow, useToast } from ".
 import { STATES, written } from "../query.ts";
 import { OperationProgress } from "../operations.tsx";
 import { useSession } from "../session.tsx";
+import { relative } from "../time.ts";
 
 const LANES = 500;
 const GROUPS = 8;
@@ -294,6 +295,7 @@ const MOST = 100;
 function OwnJobs(): ReactNode {
   const { every } = useLive();
   const { owner } = useSession();
+  const current = useNow();
   const counted = useQuery({
     queryKey: ["own counts"],
     queryFn: () => Promise.all(STATES.map(async (state) => ({ state, jobs: (await client.listJobs({ state, limit: MOST + 1 })).jobs }))),
@@ -306,7 +308,7 @@ function OwnJobs(): ReactNode {
   const active = data.filter((one) => one.state === "queued" || one.state === "processing").flatMap((one) => one.jobs);
   const clause: Clause =
     failed.length > 0
-      ? { level: "warn", text: `${capped(failed.length)} of your jobs failed; the last ${new Date(failed[0]!.updated_at).toLocaleString("en-GB")}.`, to: { path: "jobs", q: "state:failed" } }
+      ? { level: "warn", text: `${capped(failed.length)} of your jobs failed; the last ${relative(Date.parse(failed[0]!.finished_at ?? failed[0]!.updated_at), current)}.`, to: { path: "jobs", q: "state:failed" } }
       : { level: "pass", text: `None of your jobs has failed; ${capped(active.length)} ${active.length === 1 ? "is" : "are"} waiting or running.` };
   return (
     <>
@@ -332,8 +334,45 @@ function OwnJobs(): ReactNode {
           <p>They appear here as soon as one is enqueued.</p>
         </Empty>
       )}
-      <p className="quiet">As of {new Date(now()).toLocaleTimeString("en-GB")}.</p>
+      <div className="columns">
+        <JobList title="Failed last" jobs={failed} empty="None has failed." query="state:failed" />
+        <JobList title="Waiting and running" jobs={active} empty="None waits or runs." query="state:queued state:processing" />
+      </div>
     </>
+  );
+}
+
+const LISTED = 8;
+
+function JobList({ title, jobs, empty, query }: { title: string; jobs: JobView[]; empty: string; query: string }): ReactNode {
+  const heading = useId();
+  return (
+    <section aria-labelledby={heading}>
+      <h2 id={heading}>{title}</h2>
+      {jobs.length === 0 ? (
+        <p className="quiet">{empty}</p>
+      ) : (
+        <ul className="cards">
+          {jobs.slice(0, LISTED).map((job) => (
+            <li key={job.id} className="card">
+              <Link path={`jobs/${job.id}`} className="name">
+                {job.task}
+              </Link>
+              <span className="quiet cut">
+                <State state={job.state} /> {job.error_code && <code>{job.error_code}</code>} <Time at={job.finished_at ?? job.updated_at} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {jobs.length > LISTED && (
+        <p>
+          <Link path="jobs" query={{ q: query }}>
+            Show all
+          </Link>
+        </p>
+      )}
+    </section>
   );
 }
 
