@@ -276,6 +276,28 @@ def test_paused_means_that_nothing_is_asked_for(world: World, visit: Visit) -> N
     expect(page.get_by_text("1 job, newest first")).to_be_visible()
 
 
+HIDE = """is => {
+  Object.defineProperty(document, 'visibilityState', { value: is, configurable: true });
+  Object.defineProperty(document, 'hidden', { value: is === 'hidden', configurable: true });
+  document.dispatchEvent(new Event('visibilitychange', { bubbles: true }));
+}"""
+
+
+def test_a_hidden_tab_asks_for_nothing(world: World, visit: Visit) -> None:  # E68
+    page = visit().sign_in().open("jobs?q=owner:hidden")
+    expect(page.get_by_text("No job matches")).to_be_visible()
+    page.evaluate(HIDE, "hidden")
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    world.enqueue("later", {"owner": "hidden", "delay": "1h"}, name="x")
+    with page.expect_event("console", lambda said: said.text == "later"):
+        page.evaluate("setTimeout(() => console.log('later'), 4500)")
+    assert asked == []
+    page.evaluate(HIDE, "visible")
+    expect(page.get_by_text("1 job, newest first")).to_be_visible()
+
+
 def test_the_theme_is_kept(visit: Visit) -> None:  # E68
     page = visit(color_scheme="light").sign_in().open()
     ground = "getComputedStyle(document.documentElement).backgroundColor"

@@ -17,6 +17,8 @@ export interface Seen {
   breakers: DependencyView[];
   workers: WorkersStatus;
   groups: DeadLetterGroupView[];
+  /** Whether there are more queues, or causes, than were read. */
+  isCut: { queues: boolean; groups: boolean };
 }
 
 /** Checks that have a clause of their own. */
@@ -25,14 +27,14 @@ const MOST = 4;
 
 /** Returns what is true now, worst first; one clause that all is well if nothing is wrong. */
 export function clausesOf(seen: Seen, now: number): Clause[] {
-  const clauses = [...withoutWorkers(seen), ...stopped(seen, now), ...paused(seen, now), ...checks(seen.health), ...dead(seen.groups, now)];
+  const clauses = [...withoutWorkers(seen), ...stopped(seen, now), ...paused(seen, now), ...checks(seen.health), ...dead(seen, now)];
   return clauses.length > 0 ? clauses : [well(seen)];
 }
 
-function withoutWorkers({ health, queues }: Seen): Clause[] {
+function withoutWorkers({ health, queues, isCut }: Seen): Clause[] {
   const check = health.checks.find((one) => one.name === "workers");
   if (!check || check.status === "pass") return [];
-  return [{ level: "fail", text: `No worker is running; ${count(sum(queues.map((queue) => queue.waiting)), "job waits", "jobs wait")}.` }];
+  return [{ level: "fail", text: `No worker is running; ${count(sum(queues.map((queue) => queue.waiting)), "job waits", "jobs wait", isCut.queues)}.` }];
 }
 
 function stopped({ breakers, lanes }: Seen, now: number): Clause[] {
@@ -67,22 +69,23 @@ function checks(health: HealthView): Clause[] {
     .map((check) => ({ level: check.status, text: `${capital(check.text)}.` }));
 }
 
-function dead(groups: DeadLetterGroupView[], now: number): Clause[] {
+function dead({ groups, isCut }: Seen, now: number): Clause[] {
   if (groups.length === 0) return [];
   const newest = Math.max(...groups.map((group) => Date.parse(group.last_at)));
-  const letters = count(sum(groups.map((group) => group.count)), "job has failed for good", "jobs have failed for good");
-  const text = `${letters}, by ${count(groups.length, "cause", "causes")}, the last ${lengthOf(now - newest)} ago.`;
+  const letters = count(sum(groups.map((group) => group.count)), "job has failed for good", "jobs have failed for good", isCut.groups);
+  const text = `${letters}, by ${count(groups.length, "cause", "causes", isCut.groups)}, the last ${lengthOf(now - newest)} ago.`;
   return [{ level: "warn", text, to: { path: "jobs", q: "state:failed" } }];
 }
 
-function well({ workers, queues }: Seen): Clause {
+function well({ workers, queues, isCut }: Seen): Clause {
   const waiting = sum(queues.map((queue) => queue.waiting));
-  const text = `All is well: ${count(workers.count, "worker runs", "workers run")} ${count(workers.leases, "job", "jobs")}, ${waiting === 0 ? "none waits" : count(waiting, "waits", "wait")}.`;
+  const text = `All is well: ${count(workers.count, "worker runs", "workers run")} ${count(workers.leases, "job", "jobs")}, ${waiting === 0 ? "none waits" : count(waiting, "waits", "wait", isCut.queues)}.`;
   return { level: "pass", text };
 }
 
-export function count(number: number, one: string, many: string): string {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+/** Returns a number with its noun. One that was only counted up to a bound has a plus. */
+export function count(number: number, one: string, many: string, isCut = false): string {
+  return `${number.toLocaleString("en")}${isCut ? "+" : ""} ${number === 1 ? one : many}`;
 }
 
 function sum(numbers: number[]): number {

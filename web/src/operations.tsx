@@ -31,7 +31,7 @@ const MEANINGS: Record<Act, Meaning> = {
     done: "cancelled",
     meant: ["queued", "processing"],
     skipped: { failed: "they have ended", cancelled: "they have ended", complete: "they are done" },
-    effect: "Running ones are told to stop. A cancelled job can be retried.",
+    effect: "Running ones are asked to stop. A cancelled job can be retried.",
   },
 };
 const COUNTED: Record<Act, JobState[]> = { retry: ["failed", "cancelled", "queued", "processing"], cancel: ["queued", "processing"] };

@@ -4,7 +4,7 @@ import { clausesOf, type Seen } from "../src/health.ts";
 const NOW = Date.parse("2026-11-20T12:00:00Z");
 
 function seen(given: object): Seen {
-  const nothing = { health: { status: "pass", checks: [] }, queues: [], lanes: [], breakers: [], groups: [], workers: { workers: [], count: 2, busy: 1, leases: 3, paused: [] } };
+  const nothing = { health: { status: "pass", checks: [] }, queues: [], lanes: [], breakers: [], groups: [], workers: { workers: [], count: 2, busy: 1, leases: 3, paused: [] }, isCut: { queues: false, groups: false } };
   return { ...nothing, ...given } as Seen;
 }
 const texts = (given: object) => clausesOf(seen(given), NOW).map((clause) => clause.text);

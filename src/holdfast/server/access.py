@@ -217,10 +217,10 @@ class KeyCache:
         now = self._clock.monotonic()
         try:
             if digest in self._cached:  # it was valid a moment ago, so it does not wait behind guesses
-                key = await self._keys.find_by_digest(digest)
+                key = await self._keys.find(None, digest=digest)
             else:
                 async with self._look_ups:
-                    key = await self._keys.find_by_digest(digest)
+                    key = await self._keys.find(None, digest=digest)
         finally:
             del self._looking_up[digest]
         if key is None:

@@ -13,7 +13,6 @@ from mimetypes import guess_type
 from pathlib import Path
 
 from fastapi import Response
-from starlette._utils import get_route_path
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -55,8 +54,8 @@ class Dashboard:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = get_route_path(scope) if scope["type"] == "http" else "/api/"
-        if path.startswith(_API):
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or path.startswith(_API):
             await self._app(scope, receive, send)
             return
         response = self._respond(scope, path)

@@ -13,6 +13,7 @@ from holdfast.engine.access import Action, Role
 from holdfast.server.access import Caller
 from holdfast.server.responses import answer, encode
 from holdfast.server.routing import allows, app_of, caller_of, context_of, router
+from holdfast.server.session_cookie import HEADER
 from holdfast.server.types import RequestModel, ResponseModel
 
 Secret = Annotated[str, Field(min_length=1, max_length=200)]
@@ -53,9 +54,8 @@ routes = router("session")
 @routes.get("/session", response_model=SessionView, **allows(Action.SEE))
 async def get_session(request: Request) -> Response:
     """Get the caller and what it may do."""
-    session = (
-        context_of(request).sessions.read(request) if request.headers.get("authorization") is None else None
-    )
+    is_page = HEADER in request.headers and "authorization" not in request.headers
+    session = context_of(request).sessions.read(request) if is_page else None
     return answer(_view(request, caller_of(request), None if session is None else session.ends_at))
 
 

@@ -27,7 +27,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """A session of the key with this digest. None stands for a person who has the token that the server has printed."""
 
     digest: bytes | None
@@ -65,12 +65,12 @@ class SessionCookies:
         return True
 
     # -- cookies ------------------------------------------------------------------------------------------------------
-    def open(self, request: Request, response: Response, digest: bytes | None) -> Session:
+    def open(self, request: Request, response: Response, digest: bytes | None) -> BrowserSession:
         """Begin a session for the key with this *digest*: let *response* set the cookie.
 
         Raises `Conflict` where this app has no key to sign with.
         """
-        session = Session(digest, self._clock.now() + LASTS)
+        session = BrowserSession(digest, self._clock.now() + LASTS)
         self._set(request, response, self._write(session), None)
         return session
 
@@ -78,7 +78,7 @@ class SessionCookies:
         """Let *response* remove the cookie."""
         self._set(request, response, "", 0)
 
-    def read(self, request: Request) -> Session | None:
+    def read(self, request: Request) -> BrowserSession | None:
         """Return the session of *request*, or None if it has none that is valid."""
         text = request.cookies.get(self._name(), "")
         head, _, signature = text.rpartition(".")
@@ -87,7 +87,7 @@ class SessionCookies:
         ):
             return None
         who, _, end = head.partition(".")
-        session = Session(bytes.fromhex(who) or None, datetime.fromisoformat(end))
+        session = BrowserSession(bytes.fromhex(who) or None, datetime.fromisoformat(end))
         if self._clock.now() >= session.ends_at or (session.digest is None and self._own_key is None):
             return None
         return session
@@ -103,7 +103,7 @@ class SessionCookies:
             self._name(), value, max_age, path=None, secure=is_secure, httponly=True, samesite="strict"
         )
 
-    def _write(self, session: Session) -> str:
+    def _write(self, session: BrowserSession) -> str:
         head = f"{(session.digest or b'').hex()}.{session.ends_at.isoformat(timespec='seconds')}"
         return f"{head}.{_sign(self._keys()[0], head).decode()}"
 

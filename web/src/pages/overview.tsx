@@ -12,6 +12,7 @@ import { useSession } from "../session.tsx";
 import { relative } from "../time.ts";
 
 const LANES = 500;
+const CAUSES = 100;
 const GROUPS = 8;
 
 export function OverviewPage(): ReactNode {
@@ -25,9 +26,9 @@ async function readAll(): Promise<Seen> {
     client.listLanes({ limit: LANES }),
     client.listBreakers(),
     client.getWorkersStatus(),
-    client.listDeadLetterGroups({ limit: 100 }),
+    client.listDeadLetterGroups({ limit: CAUSES }),
   ]);
-  return { health, queues: queues.queues, lanes: lanes.lanes, breakers: breakers.breakers, workers, groups: groups.groups };
+  return { health, queues: queues.queues, lanes: lanes.lanes, breakers: breakers.breakers, workers, groups: groups.groups, isCut: { queues: queues.next !== null, groups: groups.groups.length === CAUSES } };
 }
 
 /** What people see who may see the whole engine. */
@@ -44,12 +45,12 @@ function Engine(): ReactNode {
       <Sentence clauses={clausesOf(data, current)} />
       <Failure asked={[seen]} />
       <dl className="figures">
-        <Figure label="Waiting" value={data.queues.reduce((sum, queue) => sum + queue.waiting, 0)} query="state:queued" />
+        <Figure label="Waiting" value={data.queues.reduce((sum, queue) => sum + queue.waiting, 0)} isCut={data.isCut.queues} query="state:queued" />
         <Figure label="Running" value={data.workers.leases} query="state:processing" />
         <Figure label="Workers" value={data.workers.count} />
-        <Figure label="Failed for good" value={data.groups.reduce((sum, group) => sum + group.count, 0)} query="state:failed" />
+        <Figure label="Failed for good" value={data.groups.reduce((sum, group) => sum + group.count, 0)} isCut={data.isCut.groups} query="state:failed" />
       </dl>
-      {isNew ? <FirstJob /> : <Queues queues={data.queues} />}
+      {isNew ? <FirstJob /> : <Queues queues={data.queues} isCut={data.isCut.queues} />}
       <div className="columns">
         <Breakers breakers={data.breakers} />
         <Causes groups={data.groups} />
@@ -82,8 +83,8 @@ function Sentence({ clauses }: { clauses: Clause[] }): ReactNode {
   );
 }
 
-function Figure({ label, value, query }: { label: string; value: number | string; query?: string }): ReactNode {
-  const shown = typeof value === "number" ? value.toLocaleString("en") : value;
+function Figure({ label, value, isCut = false, query }: { label: string; value: number; isCut?: boolean; query?: string }): ReactNode {
+  const shown = `${value.toLocaleString("en")}${isCut ? "+" : ""}`;
   return (
     <div className="figure">
       <dt>{label}</dt>
@@ -100,7 +101,7 @@ function Figure({ label, value, query }: { label: string; value: number | string
   );
 }
 
-function Queues({ queues }: { queues: QueueView[] }): ReactNode {
+function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): ReactNode {
   const { may } = useSession();
   const canPause = may("operate");
   return (
@@ -148,6 +149,7 @@ function Queues({ queues }: { queues: QueueView[] }): ReactNode {
           </tbody>
         </table>
       </div>
+      {isCut && <p className="quiet">The first {LANES} queues by name are shown; `holdfast queues` lists all.</p>}
     </section>
   );
 }
