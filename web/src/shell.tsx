@@ -220,7 +220,7 @@ function Palette({ onClose, onKeys }: { onClose: () => void; onKeys: () => void 
       />
       <ul id={list} role="listbox" aria-label="Commands" className="options">
         {commands.map((command, index) => (
-          <li key={command.label} id={`${list}-${index}`} role="option" aria-selected={index === at} onMouseEnter={() => setChosen(index)} onClick={() => run(command)}>
+          <li key={command.label} id={`${list}-${index}`} role="option" aria-selected={index === at} onMouseMove={() => setChosen(index)} onClick={() => run(command)}>
             <span>{command.label}</span>
             {command.hint && <kbd>{command.hint}</kbd>}
           </li>
