@@ -27,11 +27,15 @@ MINUTES ?= 1
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Make .venv ready with the project and all tools
+# The dashboard is built while packages are installed; the last line waits for it, and says what is missing.
+setup: ## Make .venv ready with the project and all tools, and build the dashboard
+	@$(PYTHON) tools/dashboard background
 	@$(PYTHON) tools/bootstrap
+	@$(PYTHON) tools/dashboard
 
 run: ## Set up and start a system (SYSTEM=converter|grading|reports|screenshots PORT=8000 DATA=./data STORE=sqlite|postgres)
 	@test -d systems/$(SYSTEM)/run || { echo "run: no system $(SYSTEM); there are converter, grading, reports and screenshots" >&2; exit 2; }
+	@$(PYTHON) tools/dashboard background
 	@$(PYTHON) tools/bootstrap $(if $(filter converter-sqlite,$(SYSTEM)-$(if $(filter postgres%,$(DATABASE_URL)),postgres,$(STORE))),run,dev)
 	@exec $(BIN)/python -m systems.$(SYSTEM).run --port $(PORT) --data $(DATA) $(if $(filter grading,$(SYSTEM)),,--store $(STORE))
 
@@ -50,6 +54,7 @@ lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run .venv/bin/ruff format ." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
+	@$(PYTHON) tools/dashboard check
 	@$(BIN)/lint-imports --no-logo >.boot/imports.log 2>&1 || { cat .boot/imports.log >&2; exit 1; }
 
 check: lint ## Format, lint, types, import arrows, fast tests
@@ -93,4 +98,5 @@ fresh-check: ## Clone what is committed into an empty place and run `make test` 
 	@tools/fresh-check
 
 clean: ## Remove what the commands above have made
+	@rm -rf src/holdfast/server/dashboard_files web/node_modules
 	@rm -rf .venv .boot .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -41,6 +41,7 @@ from devservices.proxy import Proxy
 from devservices.rabbitmq import RabbitMq
 from devservices.redis import RedisServer
 from devservices.server import NotInstalled, memory_folder
+from holdfast import UsageError
 from tests.databases import new_database, new_file
 
 SERVICES = {
@@ -71,7 +72,13 @@ AT_THE_BROKER = (
     "tests/systems/grading/test_failure_modes.py",
 )
 #: One Chromium takes both cores: two at a time leave nothing for other tests.
-AT_THE_BROWSER = ("tests/systems/screenshots/", "tests/systems/converter/test_page.py")
+AT_THE_BROWSER = (
+    "tests/dashboard/",
+    "tests/systems/screenshots/",
+    "tests/systems/converter/test_page.py",
+    "tests/systems/reports/test_page.py",
+    "tests/systems/grading/test_page.py",
+)
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.service)]
 _numbers = itertools.count(1)
 T = TypeVar("T")
@@ -244,6 +251,20 @@ def redis_server() -> Iterator[RedisServer]:
 def nats_server() -> Iterator[NatsServer]:
     with installed(NatsServer) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Chromium. Where it is not installed the test is skipped; in CI it fails."""
+    from systems.screenshots.browser.chromium import find_program
+
+    def find() -> str:
+        try:
+            return find_program(os.environ)
+        except UsageError as missing:
+            raise NotInstalled(str(missing)) from None
+
+    return installed(find)
 
 
 def server(major: int | None = None, *, durable: bool = False) -> Postgres:

@@ -16,6 +16,8 @@ export interface GuardedOptions extends CallOptions {
   ifMatch?: string;
 }
 
+export type Action = "enqueue" | "see" | "steer" | "look" | "operate" | "subscribe" | "administer";
+
 export interface AttemptList {
   attempts: Array<AttemptView>;
   /** The cursor to the next page; null: this was the last. */
@@ -807,6 +809,30 @@ export interface ScopeRequest {
   name: string;
 }
 
+/** A key, or the token of the address that a server in development has printed. */
+export interface SessionRequest {
+  /** The secret of a key. */
+  key?: string | null;
+  /** A one-time token. */
+  token?: string | null;
+}
+
+export interface SessionView {
+  /** The caller, as events record it. */
+  name: string;
+  role: Role;
+  /** For the role owner: whose jobs it reaches. */
+  owner: string | null;
+  /** What the caller may do. */
+  actions: Array<Action>;
+  /** The setting `environment`. */
+  environment: string;
+  /** The version of Holdfast. */
+  version: string;
+  /** When the session ends; null: this is a key. */
+  ends_at: string | null;
+}
+
 export interface SetPolicyRequest {
   /** As in holdfast.toml. */
   key: string;
@@ -1306,6 +1332,15 @@ export declare class Operations {
 
   /** Create a key that replaces another, which stays valid for a while */
   rotateKey(keyId: string, body?: RotateKeyRequest, options?: NamedOptions): Promise<NewKeyView>;
+
+  /** Get the caller and what it may do */
+  getSession(options?: CallOptions): Promise<SessionView>;
+
+  /** The cookie counts only beside the header `Holdfast-Session: 1`. The session ends with the key, and after 12 hours. */
+  openSession(body?: SessionRequest, options?: CallOptions): Promise<SessionView>;
+
+  /** End the session in this browser */
+  closeSession(options?: CallOptions): Promise<void>;
 
   /** List webhooks, oldest first */
   listWebhooks(options?: CallOptions): Promise<WebhookPage>;

@@ -616,6 +616,31 @@ export class Operations {
     }, options);
   }
 
+  getSession(options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/session",
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  openSession(body = {}, options = {}) {
+    return this.send({
+      method: "POST",
+      path: "/api/v1/session",
+      body,
+      answers: { 201: "json" },
+    }, options);
+  }
+
+  closeSession(options = {}) {
+    return this.send({
+      method: "DELETE",
+      path: "/api/v1/session",
+      answers: { 204: "none" },
+    }, options);
+  }
+
   listWebhooks(options = {}) {
     return this.send({
       method: "GET",

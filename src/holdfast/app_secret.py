@@ -1,4 +1,4 @@
-"""The key of an app, from which it derives the secrets of webhooks.
+"""The key of an app, from which it derives the secrets of webhooks and signs the sessions of the dashboard.
 
 It is the setting `secret` (`HOLDFAST_SECRET`). Without one, an app on SQLite keeps a random key in a file
 beside its database, for this user only. On PostgreSQL processes run on many machines, so the setting is
@@ -54,7 +54,8 @@ def key_beside(database: Path, random: Callable[[], bytes]) -> tuple[bytes, ...]
 def no_key() -> tuple[bytes, ...]:
     """Raise `Conflict`: the feature needs a key, and this store cannot keep one."""
     raise Conflict(
-        "webhooks on PostgreSQL need a key; set HOLDFAST_SECRET, the same in every process of this app;"
+        "webhooks and sessions of the dashboard need a key on PostgreSQL; set HOLDFAST_SECRET, the same in every process of"
+        " this app;"
         f" make one with {_HOW_TO_MAKE}"
     )
 

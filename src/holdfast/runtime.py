@@ -164,7 +164,8 @@ class Runtime:
         """Return the store that any thread may write to, or None."""
         return self._engines.direct()
 
-    def _read_secret_keys(self) -> tuple[bytes, ...]:
+    def read_secret_keys(self) -> tuple[bytes, ...]:
+        """Return the keys of the app, the newest first. Raises `Conflict` where the setting `secret` is needed and not given."""
         return self._secret_keys()
 
     @cached_property
@@ -239,7 +240,7 @@ class Runtime:
             self.observers,
             self.make_calls,
             broker,
-            secret_keys=self._read_secret_keys,
+            secret_keys=self.read_secret_keys,
             codes=self.declared.codes,
             schedules=self.declared.schedules,
         )

@@ -1,10 +1,12 @@
-"""What `holdfast up` prints: calls that work as they stand."""
+"""What `holdfast up` prints: calls and addresses that work as they stand."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
+from typing import Any
 
+import httpx2
 import pytest
 
 from holdfast import THIS_JOB, Holdfast, Job
@@ -48,3 +50,27 @@ async def test_the_printed_curl_needs_no_key_until_there_is_one(
     line, answer = await _look(app, capsys, key)
     assert '-H "Authorization: Bearer $KEY"' in line
     assert answer.startswith('{"jobs":[]')
+
+
+async def _dashboard_line(app: Holdfast, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
+    async with app, answering(app, ("127.0.0.1", 0), **options):
+        lines = capsys.readouterr().out.splitlines()
+        [line] = [line for line in lines if line.startswith("dashboard:")]
+        root, _, token = line.split()[1].partition("#token=")
+        async with httpx2.AsyncClient(base_url=root) as client:
+            assert (await client.get("/")).headers["content-type"].startswith("text/html")
+            for expected in (201, 401) if token else ():  # it works once
+                opened = await client.post("api/v1/session", json={"token": token})
+                assert opened.status_code == expected
+    return line
+
+
+async def test_the_printed_dashboard_lets_in_once_until_there_is_a_key(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:  # E68
+    app = Holdfast(sqlite_url)
+    assert "#token=" in await _dashboard_line(app, capsys)
+    async with app:
+        await app.keys.create("viewer")
+    assert "sign in with a key" in await _dashboard_line(app, capsys)
+    assert "#token=" in await _dashboard_line(app, capsys, no_auth=True)

@@ -11,12 +11,10 @@ import pytest
 from tests.e2e.faults.conftest import postgres_site, sqlite_site
 from tests.e2e.faults.test_pgbouncer import pooled_site
 from tests.e2e.faults.test_relay import broker, route_as_it_was
-from tests.systems.conftest import chromium
 from tests.systems.reports.conftest import make_world, provider, running_provider
 
 __all__ = [
     "broker",
-    "chromium",
     "make_world",
     "pooled_site",
     "postgres_site",

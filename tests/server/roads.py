@@ -154,5 +154,5 @@ ROADS: dict[str, tuple[Road, ...]] = {
     "receive_webhook": (ask_by_message,),
 }
 #: Routes of the same actions that make nothing run.
-ENDING = {"cancel_job", "discard_dead_letter", "cancel_operation"}
+ENDING = {"cancel_job", "discard_dead_letter", "cancel_operation", "open_session"}
 ALL = [road for roads in ROADS.values() for road in roads]

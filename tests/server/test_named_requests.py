@@ -41,6 +41,7 @@ NAMED = {
 NAMELESS = {
     "search_stuck_jobs": "it only looks",
     "receive_webhook": "its messages have names of their own",
+    "open_session": "another session does no harm, and its cookie is kept nowhere",
 }
 BODIES: dict[str, Any] = {
     "discard_dead_letter": {"reason": "of no use"},

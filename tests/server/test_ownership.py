@@ -22,6 +22,7 @@ OPEN = {
     "GET /livez": "whoever starts processes has no key; it tells nothing",
     "GET /readyz": "the same",
     "POST /api/v1/inbound/{webhook_id}": "its messages are signed",
+    "POST /api/v1/session": "a key is exchanged here",
 }
 #: Routes whose answer belongs to one owner, by the parameter that says which.
 OWNED = {name: route for name, route in GUARDED.items() if "{job_id}" in route.path and "stream" not in name}

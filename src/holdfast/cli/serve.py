@@ -1,4 +1,4 @@
-"""`holdfast serve`: serve the HTTP API of an app."""
+"""`holdfast serve`: serve the HTTP API and the dashboard of an app."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_serve(
     no_auth: NoAuthOption = False,
     rate: RateOption = "6000/min",
 ) -> int:
-    """Serve the HTTP API until SIGTERM or SIGINT."""
+    """Serve the HTTP API and the dashboard until SIGTERM or SIGINT."""
     from holdfast import logging as logs
 
     found = load_app(app)
@@ -90,13 +90,18 @@ async def answering(
             raise
         raise UsageError(f"the HTTP API needs {error.name}; pip install 'holdfast[server]'") from None
     with listen(*at) as listening:
-        async with served(app, listening, at[0], no_auth=no_auth, rate=rate):
-            address = f"{address_of(listening)}/api/v1"
+        async with served(app, listening, at[0], no_auth=no_auth, rate=rate) as server:
+            root = address_of(listening)
+            address = f"{root}/api/v1"
             keys = [] if no_auth else await app.keys.list()
             print(f"API:               {address}", flush=True)
             if is_loopback(at[0]) and not keys:
+                # Who reads this may do everything anyway, as may every program on this machine.
+                token = server.site.state.context.sessions.new_token()
+                print(f"dashboard:         {root}/#token={token}  (this address works once)", flush=True)
                 print(f"list (HTTP):       curl {address}/jobs", flush=True)
             else:
+                print(f"dashboard:         {root}/  (sign in with a key)", flush=True)
                 make = "" if keys else ", made by `holdfast keys create`"
                 head = '-H "Authorization: Bearer $KEY"'
                 print(

@@ -587,6 +587,21 @@ def rotate_key(
     )
 
 
+def get_session() -> Call[types.SessionView]:
+    """Get the caller and what it may do."""
+    return Call("GET", "/api/v1/session", answers={200: types.SessionView})
+
+
+def open_session(**body: Unpack[types.SessionRequest]) -> Call[types.SessionView]:
+    """The cookie counts only beside the header `Holdfast-Session: 1`. The session ends with the key, and after 12 hours."""
+    return Call("POST", "/api/v1/session", body=body, answers={201: types.SessionView})
+
+
+def close_session() -> Call[None]:
+    """End the session in this browser."""
+    return Call("DELETE", "/api/v1/session", answers={204: None})
+
+
 def stream_events(**query: Unpack[types.StreamEventsQuery]) -> StreamCall:
     """Stream live events."""
     return StreamCall("GET", "/api/v1/events/stream", query=query)

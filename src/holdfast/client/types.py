@@ -178,6 +178,13 @@ class ScopeRequest(TypedDict, total=False):
     name: Required[str]
 
 
+class SessionRequest(TypedDict, total=False):
+    """A key, or the token of the address that a server in development has printed."""
+
+    key: str | None  #: The secret of a key.
+    token: str | None  #: A one-time token.
+
+
 class SetPolicyRequest(TypedDict, total=False):
     key: Required[str]  #: As in holdfast.toml.
     value: Required[Any]  #: As in holdfast.toml; a table is an object.
@@ -859,6 +866,16 @@ class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
     dependency: str  #: Empty: their task calls none.
     retries: int  #: Automatic retries.
     delayed: int  #: Jobs that were not attempted yet.
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  #: The caller, as events record it.
+    role: str
+    owner: str | None = None  #: For the role owner: whose jobs it reaches.
+    actions: list[str]  #: What the caller may do.
+    environment: str  #: The setting `environment`.
+    version: str  #: The version of Holdfast.
+    ends_at: datetime | None = None  #: When the session ends; null: this is a key.
 
 
 class StuckJobs(msgspec.Struct, frozen=True, kw_only=True):

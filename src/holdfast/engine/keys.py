@@ -55,11 +55,13 @@ class Keys(Namespace):
         now = await store.now()
         return [key for key in keys if key.is_valid(now)]
 
-    async def find(self, secret: str | None) -> AccessKey | None:
-        """Return the valid key with this secret, or None. Use it to check callers of an API of your own."""
-        if not isinstance(secret, str):
-            return None
-        return await access_keys.find((await self._engine()).store, digest_of(secret))
+    async def find(self, secret: str | None, *, digest: bytes | None = None) -> AccessKey | None:
+        """Return the valid key with this secret, or None. Use it to check callers of an API of your own.
+
+        Without a *secret*, the key whose secret has this *digest* (SHA-256).
+        """
+        wanted = digest_of(secret) if isinstance(secret, str) else digest
+        return None if wanted is None else await access_keys.find((await self._engine()).store, wanted)
 
     async def mark_used(self, key_ids: Collection[str]) -> None:
         """Record that these keys were used just now."""

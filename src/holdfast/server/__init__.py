@@ -1,4 +1,4 @@
-"""The HTTP API, under /api/v1: an ASGI application to run by itself or to mount in another.
+"""The HTTP API, under /api/v1, and the dashboard: an ASGI application to run by itself or to mount in another.
 
 `serve` runs any ASGI application with the protections of the engine's own server. FastAPI and uvicorn are imported when a
 function is called, never by `import holdfast`.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.resilience.limits import Rate
     from holdfast.server.connection import ClientConnection
 
-__all__ = ["api", "connection_of", "is_local", "rate_limit", "serve"]
+__all__ = ["api", "connection_of", "dashboard", "is_local", "rate_limit", "serve"]
 
 
 def api(
@@ -45,6 +45,21 @@ def api(
     with _needs_server():
         from holdfast.server.assembly import build
     return build(app, rate=rate, without_key=without_key, clock=clock)
+
+
+def dashboard(app: Holdfast, *, rate: Rate | str | None = "6000/min", clock: Clock | None = None) -> FastAPI:
+    """Return the dashboard of *app* with the API beside it. Mount it under any path: `site.mount("/jobs", dashboard(app))`.
+
+    People sign in with a key of the API. The settings `environment` and `frame_ancestors` apply.
+
+    Args:
+        app: The app to show.
+        rate: How often one owner may call the API. None sets no limit.
+        clock: For tests.
+    """
+    with _needs_server():
+        from holdfast.server.assembly import build
+    return build(app, rate=rate, clock=clock, dashboard=True)
 
 
 def serve(

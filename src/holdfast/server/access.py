@@ -1,4 +1,4 @@
-"""Authentication: callers send a key as `Authorization: Bearer …`, and a few need none.
+"""Authentication: callers send a key as `Authorization: Bearer …`, the dashboard sends its session, and a few need neither.
 
 Only programs on this machine may call without a key, and only where the server allows it because it listens on loopback. The
 headers in which a proxy describes its clients (`X-Forwarded-For`) are not trusted, but their presence shows that the client is
@@ -22,6 +22,7 @@ from holdfast.errors import StoreError
 from holdfast.jobs.machine import Clock
 from holdfast.logging import Log
 from holdfast.server.problems import Problem
+from holdfast.server.session_cookie import HEADER, SessionCookies
 
 log = Log("holdfast.server")
 
@@ -117,6 +118,8 @@ class _CachedKey(NamedTuple):
 
 #: The caller without a key.
 LOCAL_CALLER = Caller(name="loopback", role=Role.ADMIN, scope="loopback")
+#: The caller of a session that was opened by a token.
+TOKEN_CALLER = Caller(name="dashboard", role=Role.ADMIN, scope="dashboard")
 
 
 def refuse_key_in_url(query: list[tuple[str, str]], known: frozenset[str]) -> None:
@@ -131,8 +134,8 @@ def refuse_key_in_url(query: list[tuple[str, str]], known: frozenset[str]) -> No
 class KeyCache:
     """The keys of callers, cached for a few seconds."""
 
-    def __init__(self, keys: Keys, clock: Clock, without_key: WithoutKey) -> None:
-        self._keys, self._clock, self._without_key = keys, clock, without_key
+    def __init__(self, keys: Keys, clock: Clock, without_key: WithoutKey, sessions: SessionCookies) -> None:
+        self._keys, self._clock, self._without_key, self._sessions = keys, clock, without_key, sessions
         self._cached: dict[bytes, _CachedKey] = {}
         self._looking_up: dict[bytes, asyncio.Future[_CachedKey | None]] = {}
         self._unknown: dict[bytes, float] = {}  #: until when a digest counts as unknown
@@ -147,6 +150,8 @@ class KeyCache:
         """Return the caller that sent *request*. Raises `Problem` when its key is missing, malformed or not valid."""
         headers = request.headers.getlist("authorization")
         if not headers:
+            if HEADER in request.headers:  # a page of the dashboard: it needs a session wherever it is opened
+                return await self._session_caller(request)
             if await self._needs_no_key(request):
                 return LOCAL_CALLER
             raise Problem("UNAUTHENTICATED", "send a key as `Authorization: Bearer …`", headers=_CHALLENGE)
@@ -154,10 +159,31 @@ class KeyCache:
         secret = secret.strip()
         if len(headers) > 1 or scheme.lower() != "bearer" or not 1 <= len(secret) <= _LONGEST_KEY:
             raise self._refused()
-        digest = digest_of(secret)
+        return await self._caller_of(digest_of(secret), request)
+
+    async def sign_in(
+        self, request: Request, *, key: str | None, token: str | None
+    ) -> tuple[Caller, bytes | None]:
+        """Return the caller that a *key* or a one-time *token* stands for, and the digest of the key. Raises `Problem`."""
+        if key is not None:
+            digest = digest_of(key)
+            return await self._caller_of(digest, request), digest
+        if self._sessions.redeem(token or ""):
+            return TOKEN_CALLER, None
+        raise self._guessed(request)
+
+    async def _session_caller(self, request: Request) -> Caller:
+        session = self._sessions.read(request)
+        if session is None:
+            raise Problem(
+                "UNAUTHENTICATED", "there is no session, or it has ended; sign in", headers=_CHALLENGE
+            )
+        return TOKEN_CALLER if session.digest is None else await self._caller_of(session.digest, request)
+
+    async def _caller_of(self, digest: bytes, request: Request) -> Caller:
         cached = self._cached.get(digest)
         if cached is None or self._clock.monotonic() >= cached.until:
-            cached = await self._find(digest, secret, request)
+            cached = await self._find(digest, request)
         if not cached.key.is_valid(self._clock.now()):
             raise self._refused()
         self._used.add(cached.key.id)
@@ -175,26 +201,26 @@ class KeyCache:
         challenge = {"WWW-Authenticate": 'Bearer realm="holdfast", error="invalid_token"'}
         return Problem("UNAUTHENTICATED", "this key is unknown, expired or revoked", headers=challenge)
 
-    async def _find(self, digest: bytes, secret: str, request: Request) -> _CachedKey:
+    async def _find(self, digest: bytes, request: Request) -> _CachedKey:
         """Look up a key that is not cached. An unknown one that is sent again does not count as another guess."""
         if self._clock.monotonic() < self._unknown.get(digest, 0.0):
             raise self._refused()
         looking_up = self._looking_up.get(digest)
         if looking_up is None:  # requests that come meanwhile with the same key share the look-up
-            looking_up = self._looking_up[digest] = asyncio.ensure_future(self._look_up(digest, secret))
+            looking_up = self._looking_up[digest] = asyncio.ensure_future(self._look_up(digest))
         cached = await asyncio.shield(looking_up)
         if cached is None:
             raise self._guessed(request)
         return cached
 
-    async def _look_up(self, digest: bytes, secret: str) -> _CachedKey | None:
+    async def _look_up(self, digest: bytes) -> _CachedKey | None:
         now = self._clock.monotonic()
         try:
             if digest in self._cached:  # it was valid a moment ago, so it does not wait behind guesses
-                key = await self._keys.find(secret)
+                key = await self._keys.find(None, digest=digest)
             else:
                 async with self._look_ups:
-                    key = await self._keys.find(secret)
+                    key = await self._keys.find(None, digest=digest)
         finally:
             del self._looking_up[digest]
         if key is None:

@@ -20,6 +20,7 @@ from holdfast.resilience.limits import Rate
 from holdfast.server.access import WithoutKey
 from holdfast.server.body_limits import ENVELOPE, BodyLimits
 from holdfast.server.context import ApiContext
+from holdfast.server.dashboard_app import Dashboard
 from holdfast.server.problems import Problem
 from holdfast.server.routes import ROUTES
 from holdfast.server.routing import PREFIX, ApiRoute, context_of
@@ -53,8 +54,9 @@ def build(
     rate: Rate | str | None = "6000/min",
     without_key: WithoutKey | str = WithoutKey.NEVER,
     clock: Clock | None = None,
+    dashboard: bool = False,
 ) -> FastAPI:
-    """Return the API of *app*; see `holdfast.server.api`."""
+    """Return the API of *app*, with the *dashboard* around it; see `api` and `dashboard` in `holdfast.server`."""
     try:
         access = WithoutKey(without_key)
     except ValueError:
@@ -84,6 +86,8 @@ def build(
         new_id=app.runtime.new_id,
         explain=_explain,
     )
+    if dashboard:
+        site.add_middleware(Dashboard, frame_ancestors=app.runtime.settings.frame_ancestors)
     return site
 
 

@@ -19,6 +19,7 @@ from holdfast.server.event_reader import EventReader
 from holdfast.server.pagination import Pages
 from holdfast.server.rate_limits import RateLimits
 from holdfast.server.rendering import Renderer
+from holdfast.server.session_cookie import SessionCookies
 from holdfast.wiring import thread_pool
 
 #: Threads that encode large rows. They start with the first such row.
@@ -39,7 +40,8 @@ class ApiContext:
     ) -> None:
         self.app, self.clock, self.extension_routes = app, clock, extension_routes
         self.requests = Requests(app.runtime)
-        self.keys = KeyCache(app.keys, clock, without_key)
+        self.sessions = SessionCookies(app.runtime.read_secret_keys, clock, app.runtime.ids.secret)
+        self.keys = KeyCache(app.keys, clock, without_key, self.sessions)
         self.rates = None if rate is None else RateLimits(self.requests, clock, rate)
         self.pages = Pages(app.runtime.url)
         self.event_reader = EventReader(app, clock)

@@ -135,7 +135,7 @@ def serve(
 
 
 def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | None = "6000/min") -> Server:
-    """Return a server for the API of *app*.
+    """Return a server for the API of *app* and its dashboard.
 
     On loopback, programs on this machine need no key while none exists; with *no_auth* they never need one.
 
@@ -147,7 +147,7 @@ def make_server(app: Holdfast, host: str, *, no_auth: bool = False, rate: str | 
             f"--no-auth is for loopback only, and {host} is not; leave it out and create a key: `holdfast keys create`"
         )
     without_key = WithoutKey.LOOPBACK if no_auth else WithoutKey.UNTIL_FIRST if loopback else WithoutKey.NEVER
-    site = build(app, rate=rate, without_key=without_key)
+    site = build(app, rate=rate, without_key=without_key, dashboard=True)
     return Server(site, on_stop=site.state.context.close)
 
 
@@ -160,7 +160,7 @@ async def served(
     no_auth: bool = False,
     rate: str | None = "6000/min",
 ) -> AsyncIterator[Server]:
-    """Serve the API of *app* on a listening socket inside the block."""
+    """Serve the API of *app* and its dashboard on a listening socket inside the block."""
     server = make_server(app, host, no_auth=no_auth, rate=rate)
     running = asyncio.create_task(server.serve(sockets=[listening]), name="http")
     try:

@@ -53,6 +53,8 @@ class SettingsOptions(TypedDict, total=False):
     tracing: bool
     owner_queues: Literal["declared", "any"]
     metrics_prefix: str
+    environment: str
+    frame_ancestors: str
     outbound_allow: str
     secret: str | None
     broker: str | None
@@ -94,9 +96,11 @@ class Settings:
     tracing: bool = False  #: create a span for every attempt, linked to its caller's (OpenTelemetry)
     owner_queues: str = "declared"  #: the queues that keys of owners may name
     metrics_prefix: str = "holdfast_"  #: the prefix of all metric names
+    environment: str = ""  #: shown by the dashboard, such as "production"
+    frame_ancestors: str = "'none'"  #: the sites that may show the dashboard in a frame
     outbound_allow: str = ""  #: networks that webhooks may call although they are not public
-    #: the key from which webhook secrets are derived, the same in every process; `new,old` while it is
-    #: replaced
+    #: the key from which webhook secrets are derived and sessions are signed, the same in every process;
+    #: `new,old` while it is replaced
     secret: str | None = field(default=None, repr=False)
     #: the address for topics without an address of their own
     broker: str | None = field(default=None, repr=False)
@@ -182,6 +186,11 @@ def _read(source: str, name: str, value: Any) -> Any:
                 f"{source} is {prefix[:40]!r}; it may hold letters, digits and _, and must not begin with a digit"
             )
         return prefix
+    if name in ("environment", "frame_ancestors"):
+        text = str(value)
+        if len(text) > 500 or not text.isprintable() or not text.isascii() or set(text) & {";", ","}:
+            raise UsageError(f"{source} is {text[:40]!r}; use printable ASCII without ; and ,")
+        return text
     if name == "tracing":
         switch = _SWITCH.get(str(value).lower())
         if switch is None:

@@ -26,6 +26,8 @@ from systems.common.running import (
     workers,
 )
 
+_APP = "systems.converter.app:app"
+
 
 def main() -> int:
     parser = parser_for("python -m systems.converter.run", __doc__)
@@ -41,13 +43,18 @@ def _run(options: argparse.Namespace, stopped: threading.Event) -> int:
         gateways = _gateways(environment)
         listen = ("--host", options.host, "--port", str(options.port))
         web = python("web", environment, "systems.converter.web", *listen, says_ready=True)
-        worker, metrics = workers("systems.converter.app:app", environment, options.workers)
+        worker, metrics = workers(_APP, environment, options.workers)
         children = [*gateways, web, worker]
         stack.callback(stop_all, children, last=gateways)
-        migrate("systems.converter.app:app", environment)
+        migrate(_APP, environment)
         address = start_all(children, web)
         _print_addresses(
-            address, data, options.data, metrics, environment["GATEWAY_URL"] if gateways else None
+            address,
+            data,
+            options.data,
+            metrics,
+            environment["DATABASE_URL"],
+            environment["GATEWAY_URL"] if gateways else None,
         )
         keep_up(children, stopped)
     return 0
@@ -72,7 +79,9 @@ def _environment(data: Path, database: Mapping[str, str]) -> dict[str, str]:
     return child_environment(defaults, {**database, "GATEWAY_URL": gateway})
 
 
-def _print_addresses(address: str, data: Path, shown: Path, metrics: str, gateway: str | None) -> None:
+def _print_addresses(
+    address: str, data: Path, shown: Path, metrics: str, database: str, gateway: str | None
+) -> None:
     """Write the sample files, and print where everything is.
 
     *shown* is the data folder as the user gave it.
@@ -90,6 +99,8 @@ def _print_addresses(address: str, data: Path, shown: Path, metrics: str, gatewa
         f"  the API    curl -b {jar} -c {jar} -F file=@{samples_of(shown)} -F mapping=jats {address}/api/upload"
     )
     print(f"             curl -b {jar} {address}/api/jobs")
+    print(f"  dashboard  {address}/holdfast/ shows every job; sign in with a key:")
+    print(f"             DATABASE_URL={database} .venv/bin/holdfast keys create --role admin --app {_APP}")
     print(metrics)
     print(data_line(data, "uploads, results"))
     if gateway is not None:

@@ -32,7 +32,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast import Conflict, HoldfastError, JobRow, State, StoreError, UnknownJob, UsageError
 from holdfast.logging import Log
-from holdfast.server import api, rate_limit
+from holdfast.server import dashboard, rate_limit
 from systems.common.pages.changes import Changes
 from systems.common.pages.files import page_routes
 from systems.converter.codes import Code
@@ -82,7 +82,7 @@ def make_site(converter: Converter) -> FastAPI:
     page = page_routes("systems.converter.web", *names, samples=samples, on_visit=routes.callers.of)
     site.router.routes.extend(page)
     site.state.on_stop = routes.changes.close
-    site.mount("/holdfast", api(app))
+    site.mount("/holdfast", dashboard(app))
     _handle_errors(site)
     site.add_middleware(Headers)
     return site

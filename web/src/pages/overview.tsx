@@ -1,0 +1,383 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import type { DeadLetterGroupView, DependencyView, JobView, OperationView, QueueView } from "holdfast-client";
+import { type ReactNode, useId } from "react";
+import { client, reasonOf } from "../api.ts";
+import { type Clause, type Seen, clausesOf } from "../health.ts";
+import { Icon } from "../icons.tsx";
+import { useLive } from "../live.tsx";
+import { Empty, Failure, Link, Skeleton, State, Time, useNow, useToast } from "../parts.tsx";
+import { STATES, written } from "../query.ts";
+import { OperationProgress } from "../operations.tsx";
+import { useSession } from "../session.tsx";
+import { relative } from "../time.ts";
+
+const LANES = 500;
+const CAUSES = 100;
+const GROUPS = 8;
+
+export function OverviewPage(): ReactNode {
+  return useSession().may("look") ? <Engine /> : <OwnJobs />;
+}
+
+async function readAll(): Promise<Seen> {
+  const [health, queues, lanes, breakers, workers, groups] = await Promise.all([
+    client.getHealth(),
+    client.listQueues({ limit: LANES }),
+    client.listLanes({ limit: LANES }),
+    client.listBreakers(),
+    client.getWorkersStatus(),
+    client.listDeadLetterGroups({ limit: CAUSES }),
+  ]);
+  return { health, queues: queues.queues, lanes: lanes.lanes, breakers: breakers.breakers, workers, groups: groups.groups, isCut: { queues: queues.next !== null, groups: groups.groups.length === CAUSES } };
+}
+
+/** What people see who may see the whole engine. */
+function Engine(): ReactNode {
+  const { every } = useLive();
+  const current = useNow();
+  const seen = useQuery({ queryKey: ["overview"], queryFn: readAll, refetchInterval: every });
+  const data = seen.data;
+  if (!data) return seen.error ? <Failure asked={[seen]} /> : <Skeleton rows={8} />;
+  const isNew = data.queues.length === 0 && data.groups.length === 0;
+  return (
+    <>
+      <h1 className="off-screen">Overview</h1>
+      <Sentence clauses={clausesOf(data, current)} />
+      <Failure asked={[seen]} />
+      <dl className="figures">
+        <Figure label="Waiting" value={data.queues.reduce((sum, queue) => sum + queue.waiting, 0)} isCut={data.isCut.queues} query="state:queued" />
+        <Figure label="Running" value={data.workers.leases} query="state:processing" />
+        <Figure label="Workers" value={data.workers.count} />
+        <Figure label="Failed for good" value={data.groups.reduce((sum, group) => sum + group.count, 0)} isCut={data.isCut.groups} query="state:failed" />
+      </dl>
+      {isNew ? <FirstJob /> : <Queues queues={data.queues} isCut={data.isCut.queues} />}
+      <div className="columns">
+        <Breakers breakers={data.breakers} />
+        <Causes groups={data.groups} />
+      </div>
+      <Operations />
+      <Checks seen={data} />
+    </>
+  );
+}
+
+function Sentence({ clauses }: { clauses: Clause[] }): ReactNode {
+  const worst = clauses.some((clause) => clause.level === "fail") ? "fail" : clauses.some((clause) => clause.level === "warn") ? "warn" : "pass";
+  return (
+    <div className={`sentence sentence-${worst}`} aria-live="polite">
+      <Icon name={worst === "pass" ? "complete" : "warn"} />
+      <p>
+        {clauses.map((clause, index) => (
+          <span key={index} className={`clause clause-${clause.level}`}>
+            {clause.to ? (
+              <Link path={clause.to.path} query={{ q: clause.to.q ?? null }}>
+                {clause.text}
+              </Link>
+            ) : (
+              clause.text
+            )}{" "}
+          </span>
+        ))}
+      </p>
+    </div>
+  );
+}
+
+function Figure({ label, value, isCut = false, query }: { label: string; value: number; isCut?: boolean; query?: string }): ReactNode {
+  const shown = `${value.toLocaleString("en")}${isCut ? "+" : ""}`;
+  return (
+    <div className="figure">
+      <dt>{label}</dt>
+      <dd>
+        {query ? (
+          <Link path="jobs" query={{ q: query }}>
+            {shown}
+          </Link>
+        ) : (
+          shown
+        )}
+      </dd>
+    </div>
+  );
+}
+
+function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): ReactNode {
+  const { may } = useSession();
+  const canPause = may("operate");
+  return (
+    <section aria-labelledby="queues">
+      <h2 id="queues">Queues</h2>
+      <div className="table-scroll" tabIndex={0} role="group" aria-labelledby="queues">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Queue</th>
+              <th scope="col" className="number">
+                Waiting
+              </th>
+              <th scope="col" className="number wide">
+                Workers
+              </th>
+              <th scope="col" className="wide">Tasks</th>
+              <th scope="col">State</th>
+              {canPause && (
+                <th scope="col">
+                  <span className="off-screen">Actions</span>
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody>
+            {queues.map((queue) => (
+              <tr key={queue.name}>
+                <th scope="row" className="name">
+                  <Link path="jobs" query={{ q: written({ field: "queue", value: queue.name }) }}>
+                    {queue.name}
+                  </Link>
+                </th>
+                <td className="number">{queue.waiting.toLocaleString("en")}</td>
+                <td className="number wide">{queue.workers}</td>
+                <td className="name quiet wide">{queue.tasks.join(", ") || "–"}</td>
+                <td>{queue.held ? <Held held={queue.held} /> : queue.workers === 0 ? <span className="tone-warn">no worker serves it</span> : "open"}</td>
+                {canPause && (
+                  <td className="actions">
+                    <PauseButton queue={queue} />
+                  </td>
+                )}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {isCut && <p className="quiet">The first {LANES} queues by name are shown; `holdfast queues` lists all.</p>}
+    </section>
+  );
+}
+
+function Held({ held }: { held: NonNullable<QueueView["held"]> }): ReactNode {
+  return (
+    <span className="tone-warn" title={held.reason || undefined}>
+      <Icon name="pause" /> paused by {held.by}
+      {held.until && (
+        <>
+          , ends <Time at={held.until} />
+        </>
+      )}
+    </span>
+  );
+}
+
+function PauseButton({ queue }: { queue: QueueView }): ReactNode {
+  const say = useToast();
+  const queries = useQueryClient();
+  const isHeld = queue.held !== null;
+  const turn = useMutation({
+    mutationFn: (): Promise<unknown> => (isHeld ? client.resumeQueue(queue.name) : client.pauseQueue(queue.name)),
+    onSuccess: () => say(isHeld ? `Queue ${queue.name} runs again` : `Queue ${queue.name} is paused; running jobs finish`),
+    onError: (error) => say(reasonOf(error), "failed"),
+    onSettled: () => queries.invalidateQueries({ queryKey: ["overview"] }),
+  });
+  return (
+    <button type="button" disabled={turn.isPending} aria-label={`${isHeld ? "Resume" : "Pause"} queue ${queue.name}`} onClick={() => turn.mutate()}>
+      <Icon name={isHeld ? "play" : "pause"} />
+      {isHeld ? "Resume" : "Pause"}
+    </button>
+  );
+}
+
+function Breakers({ breakers }: { breakers: DependencyView[] }): ReactNode {
+  const words: Record<string, string> = { closed: "closed", open: "open: calls are stopped", half_open: "half-open: tries some calls" };
+  return (
+    <section aria-labelledby="breakers">
+      <h2 id="breakers">Dependencies</h2>
+      {breakers.length === 0 ? (
+        <p className="quiet">
+          No task names one. <code>@app.task(depends_on="gateway")</code> gives its calls a breaker.
+        </p>
+      ) : (
+        <ul className="cards">
+          {breakers.map((breaker) => (
+            <li key={breaker.dependency} className={`card card-${breaker.state}`}>
+              <strong className="name">{breaker.dependency}</strong>
+              <span className={breaker.state === "closed" ? "tone-good" : "tone-bad"}>
+                <Icon name={breaker.state === "closed" ? "complete" : "warn"} /> {words[breaker.state.replace("-", "_")] ?? breaker.state}
+              </span>
+              <span className="quiet">
+                {breaker.failures} of {breaker.calls} calls failed · {breaker.in_flight} in flight
+                {breaker.next_trial_at && (
+                  <>
+                    {" "}
+                    · next trial <Time at={breaker.next_trial_at} />
+                  </>
+                )}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Causes({ groups }: { groups: DeadLetterGroupView[] }): ReactNode {
+  const shown = groups.toSorted((one, other) => other.count - one.count).slice(0, GROUPS);
+  return (
+    <section aria-labelledby="causes">
+      <h2 id="causes">Why jobs failed for good</h2>
+      {shown.length === 0 ? (
+        <p className="quiet">No job has.</p>
+      ) : (
+        <ul className="cards">
+          {shown.map((group) => (
+            <li key={`${group.task} ${group.fingerprint}`} className="card">
+              <Link path="jobs" query={{ q: [{ field: "state", value: "failed" }, { field: "task", value: group.task }, { field: "error", value: group.code }].map(written).join(" ") }}>
+                <strong>{group.count.toLocaleString("en")}</strong> × <code>{group.code}</code> in <span className="name">{group.task}</span>
+              </Link>
+              <span className="cut" title={group.message}>
+                {group.message}
+              </span>
+              <span className="quiet">
+                first <Time at={group.first_at} />, last <Time at={group.last_at} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Operations(): ReactNode {
+  const { every } = useLive();
+  const asked = useQuery({ queryKey: ["operations"], queryFn: () => client.listOperations({ limit: 20 }), refetchInterval: every });
+  const running = (asked.data?.operations ?? []).filter((operation: OperationView) => operation.progress === "running");
+  if (running.length === 0) return null;
+  return (
+    <section aria-labelledby="operations">
+      <h2 id="operations">Running operations</h2>
+      {running.map((operation) => (
+        <OperationProgress key={operation.id} operation={operation} />
+      ))}
+    </section>
+  );
+}
+
+function Checks({ seen }: { seen: Seen }): ReactNode {
+  const icons = { pass: "complete", warn: "warn", fail: "failed" } as const;
+  const words = { pass: "fine", warn: "look at it", fail: "wrong" } as const;
+  return (
+    <section aria-labelledby="checks">
+      <h2 id="checks">Checks</h2>
+      <ul className="checks">
+        {seen.health.checks.map((check) => (
+          <li key={check.name} className={`check check-${check.status}`}>
+            <Icon name={icons[check.status]} />
+            <span className="off-screen">{words[check.status]}: </span>
+            <span>{check.text}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function FirstJob(): ReactNode {
+  return (
+    <Empty title="No job was enqueued yet">
+      <pre>
+        <code>{`@app.task\nasync def greet(name: str) -> str: ...\n\nawait greet.enqueue("Ada")        # or: holdfast enqueue greet name=Ada --app APP`}</code>
+      </pre>
+    </Empty>
+  );
+}
+
+const MOST = 100;
+
+/** What an owner sees: its own jobs, and nothing of the engine. */
+function OwnJobs(): ReactNode {
+  const { every } = useLive();
+  const { owner } = useSession();
+  const current = useNow();
+  const counted = useQuery({
+    queryKey: ["own counts"],
+    queryFn: () => Promise.all(STATES.map(async (state) => ({ state, jobs: (await client.listJobs({ state, limit: MOST + 1 })).jobs }))),
+    refetchInterval: every,
+  });
+  const data = counted.data;
+  if (!data) return counted.error ? <Failure asked={[counted]} /> : <Skeleton rows={6} />;
+  const total = data.reduce((sum, one) => sum + one.jobs.length, 0);
+  const failed = data.find((one) => one.state === "failed")!.jobs;
+  const active = data.filter((one) => one.state === "queued" || one.state === "processing").flatMap((one) => one.jobs);
+  const clause: Clause =
+    failed.length > 0
+      ? { level: "warn", text: `${capped(failed.length)} of your jobs failed; the last ${relative(Date.parse(failed[0]!.finished_at ?? failed[0]!.updated_at), current)}.`, to: { path: "jobs", q: "state:failed" } }
+      : { level: "pass", text: `None of your jobs has failed; ${capped(active.length)} ${active.length === 1 ? "is" : "are"} waiting or running.` };
+  return (
+    <>
+      <h1 className="off-screen">Overview</h1>
+      <Sentence clauses={[clause]} />
+      <Failure asked={[counted]} />
+      <dl className="figures">
+        {data.map(({ state, jobs }) => (
+          <div className="figure" key={state}>
+            <dt>
+              <State state={state} />
+            </dt>
+            <dd>
+              <Link path="jobs" query={{ q: `state:${state}` }}>
+                {capped(jobs.length)}
+              </Link>
+            </dd>
+          </div>
+        ))}
+      </dl>
+      {total === 0 && (
+        <Empty title={`${owner} has no jobs yet`}>
+          <p>They appear here as soon as one is enqueued.</p>
+        </Empty>
+      )}
+      <div className="columns">
+        <JobList title="Failed last" jobs={failed} empty="None has failed." query="state:failed" />
+        <JobList title="Waiting and running" jobs={active} empty="None waits or runs." query="state:queued state:processing" />
+      </div>
+    </>
+  );
+}
+
+const LISTED = 8;
+
+function JobList({ title, jobs, empty, query }: { title: string; jobs: JobView[]; empty: string; query: string }): ReactNode {
+  const heading = useId();
+  return (
+    <section aria-labelledby={heading}>
+      <h2 id={heading}>{title}</h2>
+      {jobs.length === 0 ? (
+        <p className="quiet">{empty}</p>
+      ) : (
+        <ul className="cards">
+          {jobs.slice(0, LISTED).map((job) => (
+            <li key={job.id} className="card">
+              <Link path={`jobs/${job.id}`} className="name">
+                {job.task}
+              </Link>
+              <span className="quiet cut">
+                <State state={job.state} /> {job.error_code && <code>{job.error_code}</code>} <Time at={job.finished_at ?? job.updated_at} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {jobs.length > LISTED && (
+        <p>
+          <Link path="jobs" query={{ q: query }}>
+            Show all
+          </Link>
+        </p>
+      )}
+    </section>
+  );
+}
+
+function capped(length: number): string {
+  return length > MOST ? `${MOST}+` : String(length);
+}
