@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 import httpx2
 import pytest
@@ -65,14 +65,17 @@ async def test_a_proxy_that_strips_the_prefix_changes_nothing(folder: Path) -> N
 
 
 async def test_a_mount_without_its_slash_leads_to_the_one_with_it(folder: Path) -> None:  # E68
-    inner = site_of(folder)
+    inner, root = site_of(folder), ""
 
     async def mounted(scope, receive, send):  # type: ignore[no-untyped-def]
-        await inner(scope | {"root_path": "/a/b"}, receive, send)
+        await inner(scope | {"root_path": root}, receive, send)
 
-    async with client(mounted) as browser:
-        answer = await browser.get("/a/b")
-    assert urljoin("http://jobs.example/a/b", answer.headers["location"]) == "http://jobs.example/a/b/"
+    for path in ("/a/b", "/a/b%20c"):
+        root = unquote(path)
+        async with client(mounted) as browser:
+            answer = await browser.get(path)
+        to = urljoin(f"http://jobs.example{path}", answer.headers["location"])
+        assert to == f"http://jobs.example{path}/"
 
 
 async def test_pages_allow_no_inline_script_and_no_frame_unless_it_is_named(folder: Path) -> None:  # E68

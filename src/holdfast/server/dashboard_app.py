@@ -11,6 +11,7 @@ import html
 from dataclasses import dataclass
 from mimetypes import guess_type
 from pathlib import Path
+from urllib.parse import quote
 
 from fastapi import Response
 from starlette.datastructures import Headers
@@ -68,7 +69,7 @@ class Dashboard:
         if scope["method"] not in ("GET", "HEAD"):
             return Response("the dashboard takes GET\n", 405, {"Allow": "GET, HEAD"}, "text/plain")
         if not path:  # mounted, and called without the slash: pages would look for their files beside it
-            return Response(status_code=307, headers={"Location": f"{scope['path'].rpartition('/')[2]}/"})
+            return Response(status_code=307, headers={"Location": f"{_raw(scope).rpartition('/')[2]}/"})
         files = self._files()
         if "index.html" not in files:
             return self._missing()
@@ -115,9 +116,15 @@ class Dashboard:
 
 def _way_to_root(scope: Scope) -> str:
     """Return the relative URL of the root. Slashes are counted as the browser has sent them: a name may contain `%2F`."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    depth = raw.count(b"/") - scope.get("root_path", "").count("/") - 1
-    return "../" * depth or "./"
+    root = scope.get("root_path", "")
+    above = root.count("/") if scope["path"].startswith(root) else 0
+    return "../" * (_raw(scope).count("/") - above - 1) or "./"
+
+
+def _raw(scope: Scope) -> str:
+    """Return the path as the browser has sent it."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"]) if raw is None else raw.decode("latin-1")
 
 
 def _read(folder: Path) -> dict[str, _File]:
