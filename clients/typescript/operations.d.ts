@@ -37,6 +37,8 @@ export interface AttemptView {
   error_detail: string | null;
   fingerprint: string | null;
   gateway_status: number | null;
+  /** What it cost; null while it runs, and if its worker has not reported it. */
+  cost: number | null;
   /** The files and lines where it was raised, without source. Not shown to keys of owners. */
   traceback: string | null;
   logs: Array<string>;

@@ -324,6 +324,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     error_detail: str | None = None  #: For engineers; not shown to keys of owners.
     fingerprint: str | None = None
     gateway_status: int | None = None
+    cost: float | None = None  #: What it cost; null while it runs, and if its worker has not reported it.
     traceback: str | None = (
         None  #: The files and lines where it was raised, without source. Not shown to keys of owners.
     )

@@ -27,6 +27,7 @@ CREATE TABLE holdfast.attempt (
     outcome    text NOT NULL,
     failure    jsonb,
     traceback  text,                    -- the key of a row of `traceback`
+    cost       float8,                  -- null: 1
     PRIMARY KEY (job_id, epoch)
 );
 -- Retention looks for tracebacks that no attempt refers to.

@@ -27,6 +27,7 @@ CREATE TABLE holdfast_attempt (
     settle_event   INTEGER,
     refused        INTEGER NOT NULL DEFAULT 0,                     -- a stale write under this lease was refused
     traceback      TEXT,                                           -- the key of a row of holdfast_traceback
+    cost           REAL,                                           -- null: 1
     PRIMARY KEY (job, epoch)
 ) STRICT, WITHOUT ROWID;
 -- Retention looks for tracebacks that no attempt refers to.
