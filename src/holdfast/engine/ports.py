@@ -472,6 +472,17 @@ class EnqueuesInTransaction(Protocol):
 
 
 @runtime_checkable
+class FoldsEvents(Protocol):
+    """Queries of a store that keeps statistics."""
+
+    async def fold(self, after: int, limit: int) -> Sequence[Row]:
+        """Count the events from the row numbered *after* on, at most *limit* rows of them; see `fold.sql` for what is returned.
+
+        Rows are counted once and none is missed, because the statement stops where `events` stops.
+        """
+
+
+@runtime_checkable
 class ChecksWrites(Protocol):
     """A store that knows whether a write failed for lack of space."""
 

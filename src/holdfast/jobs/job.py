@@ -179,6 +179,7 @@ class WorkerRow:
     queues: tuple[str, ...] | None  #: the queues it serves; None: the queues of its tasks
     leases: int  #: number of leases it holds
     waiting: int = 0  #: handlers that wait for queued jobs, if they occupy all of its slots; else 0
+    version: str = ""  #: of Holdfast
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
