@@ -152,7 +152,7 @@ async def test_waiting_begins_when_a_job_is_due(world: World) -> None:  # E68a
     await fold_all(world)
     now = await world.store.now()
     range_ = (HOUR, now - timedelta(hours=1), now + timedelta(hours=1))
-    found = await table.figures(world.store, *range_, [Metric.waited, Metric.took], SeriesKey())
+    found = await table.sums(world.store, *range_, [Metric.waited, Metric.took], SeriesKey())
     assert [(metric, bucket, value) for _, _, metric, bucket, value in sorted(found)] == [
         (Metric.waited, bucket_of(90_000), 1),
         (Metric.took, bucket_of(390_070), 1),
@@ -199,11 +199,11 @@ async def test_samples_are_taken_once_a_minute(world: World) -> None:  # E68a
     await world.advance("61s")
     assert await sample(world.store)
     now = await world.store.now()
-    found = await table.figures(
+    found = await table.sums(
         world.store, HOUR, now - timedelta(days=1), now + timedelta(days=1), [Metric.backlog], SeriesKey()
     )
     assert max(value for *_, value in found) == 2  # the highest of its minutes
-    found = await table.figures(
+    found = await table.sums(
         world.store, MINUTE, now - timedelta(days=1), now + timedelta(days=1), [Metric.backlog], SeriesKey()
     )
     assert [value for *_, value in found] == [2, 1]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from holdfast.engine.ports import Transaction
 from holdfast.engine.tables.sql import Transacts, fetch, insert, moment, read, write
+from holdfast.jobs.internal import PREFIX
 from holdfast.statistics.counting import Figures, capped
 from holdfast.statistics.metrics import MOST_SERIES, SAMPLES, STEPS, Metric, SeriesKey, Step
 
@@ -28,12 +29,16 @@ _PRESENT = """SELECT DISTINCT x.at, s.queue, s.task, s.dependency, s.code
   FROM holdfast.statistic x JOIN holdfast.statistic_series s ON s.id = x.series
  WHERE x.step = $1::smallint AND x.at = ANY ($2::timestamptz[])"""
 _IDS = """SELECT id, queue, task, dependency, code FROM holdfast.statistic_series WHERE task = ANY ($1::text[])"""
-_FIGURES = """SELECT x.at, s.queue, s.task, s.dependency, s.code, x.metric, x.bucket, x.value
+#: Samples of the same kind are added up over series, but for ages and states, of which the highest stands.
+_SUMS = f"""SELECT x.at, {{name}} AS name, x.metric, x.bucket,
+       CASE WHEN x.metric IN ({Metric.oldest:d}, {Metric.breaker:d}) THEN max(x.value) ELSE sum(x.value) END AS value
   FROM holdfast.statistic x JOIN holdfast.statistic_series s ON s.id = x.series
  WHERE x.step = $1::smallint AND x.at >= $2::timestamptz AND x.at < $3::timestamptz AND x.metric = ANY ($4::int[])
-   AND ($5::text IS NULL OR s.queue = $5::text) AND ($6::text IS NULL OR s.task = $6::text)
+   AND ($5::text IS NULL OR s.queue = $5::text)
+   AND CASE WHEN $6::text IS NULL THEN s.task NOT LIKE $9::text ELSE s.task = $6::text END
    AND ($7::text IS NULL OR s.dependency = $7::text) AND ($8::text IS NULL OR s.code = $8::text)
- ORDER BY x.at"""
+ GROUP BY 1, 2, 3, 4 ORDER BY 1"""
+_NAMES = {None: "''"} | {name: f"s.{name}" for name in SeriesKey._fields}
 #: An hour's worth at a time, from the oldest on, so that a long absence does not end in one long statement.
 _PURGE = """DELETE FROM holdfast.statistic
  WHERE step = $1::smallint AND at < $2::timestamptz
@@ -84,27 +89,38 @@ async def _known(transaction: Transaction, wanted: Collection[SeriesKey]) -> dic
     return {SeriesKey._make(names): number for number, *names in rows}
 
 
-async def figures(
+async def sums(
     store: Transacts,
     step: Step,
     since: datetime,
     until: datetime,
-    metrics: Sequence[Metric],
+    metrics: Collection[Metric],
     where: SeriesKey,
-) -> list[tuple[datetime, SeriesKey, Metric, int, float]]:
-    """Return the figures of a range, by time. A field of *where* that is not '' must be that of the series."""
+    by: str | None = None,
+) -> list[tuple[datetime, str, Metric, int, float]]:
+    """Return the figures of a range, added up over series, by time.
+
+    Args:
+        store: The store.
+        step: The period of the figures.
+        since: When the first period began.
+        until: No period that began then or later.
+        metrics: Those to return.
+        where: A field that is not '' must be that of the series. Without a task, the engine's own are left out.
+        by: A field of the series: its value is the name of the sum. None: the name is ''.
+    """
     rows = await read(
         store,
-        _FIGURES,
+        _SUMS.format(name=_NAMES[by]),
         step.minutes,
         since,
         until,
         [int(metric) for metric in metrics],
         *(name or None for name in where),
+        f"{PREFIX}%",
     )
     return [
-        (moment(at), SeriesKey._make(names), Metric(metric), bucket, value)
-        for at, *names, metric, bucket, value in rows
+        (moment(row["at"]), row["name"], Metric(row["metric"]), row["bucket"], row["value"]) for row in rows
     ]
 
 
