@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from standardwebhooks import Webhook as Verifier
 
+from tests.loopback import close
+
 #: What an app needs to be allowed to call it.
 ALLOW = "127.0.0.0/8"
 
@@ -55,7 +57,7 @@ class Endpoint:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        self._server.close()
+        await close(self._server)
         await self._server.wait_closed()
 
     @property

@@ -27,7 +27,7 @@ SOURCE = Path(holdfast.__file__).parent
 PAGE = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 #: A job is traced this often. The fewest files count: now and then a loop in the background runs at the same moment.
 ROUNDS = 5
-MOST = {"enqueue": {"sqlite": 16, "postgres": 16}, "execute": {"sqlite": 28, "postgres": 22}}
+MOST = {"enqueue": {"sqlite": 16, "postgres": 16}, "execute": {"sqlite": 29, "postgres": 22}}
 #: The steps in ARCHITECTURE.md that belong to each way.
 STEPS = {"enqueue": "enqueue", "execute": "claim|attempt|settle"}
 _CLAIM: CodeType = Claimer._claim_half.__code__

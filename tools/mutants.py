@@ -186,9 +186,9 @@ MUTANTS = (
     Mutant(
         "event outside the transaction",
         f"{_SQLITE}/move.py",
-        "        row = (seq, self.now, int(kind), to_json(moves))",
+        "        row = (seq, self.now, int(kind), to_json(moves), facts)",
         '        self.connection.execute("COMMIT")\n        self.connection.execute("BEGIN IMMEDIATE")\n'
-        "        row = (seq, self.now, int(kind), to_json(moves))",
+        "        row = (seq, self.now, int(kind), to_json(moves), facts)",
     ),
     Mutant(
         "attempt unknown in the event",

@@ -99,6 +99,7 @@ E65 Health
 E66 HTTP API
 E67 CLI
 E68 Dashboard
+E68a Statistics
 E69 SDKs
 E70 Fingerprints
 E71 Historical classification

@@ -39,9 +39,26 @@ export interface AttemptView {
   error_detail: string | null;
   fingerprint: string | null;
   gateway_status: number | null;
+  /** What it cost; null while it runs, and if its worker has not reported it. */
+  cost: number | null;
   /** The files and lines where it was raised, without source. Not shown to keys of owners. */
   traceback: string | null;
   logs: Array<string>;
+}
+
+export interface Breakdown {
+  by: string;
+  rows: Array<BreakdownRowView>;
+}
+
+export interface BreakdownRowView {
+  name: string;
+  counts: Record<string, number>;
+  cost_first: number;
+  cost_retries: number;
+  waited: PercentilesView;
+  ran: PercentilesView;
+  took: PercentilesView;
 }
 
 export interface BreakerList {
@@ -621,6 +638,13 @@ export interface PausedTypes {
   duration: string | null;
 }
 
+export interface PercentilesView {
+  /** In milliseconds; null where nothing was counted. */
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+}
+
 export interface PeriodUsage {
   used: number;
   /** null: no limit, and the use is not counted. */
@@ -848,6 +872,41 @@ export interface SetPolicyRequest {
 
 export type State = "queued" | "processing" | "complete" | "failed" | "cancelled";
 
+export interface StatisticLineView {
+  name: string;
+  values: Array<number | null>;
+}
+
+export interface StatisticSeriesView {
+  metric: string;
+  step: string;
+  /** When each period began. */
+  at: Array<string>;
+  lines: Array<StatisticLineView>;
+}
+
+export interface StatisticsOverview {
+  since: string;
+  until: string;
+  /** How old the oldest event is that is not counted yet. */
+  lag_ms: number;
+  counts: Record<string, number>;
+  /** What first attempts cost. */
+  cost_first: number;
+  /** What all later attempts cost. */
+  cost_retries: number;
+  /** Completions by the number of the attempt. */
+  succeeded_at: Record<string, number>;
+  /** From when a job was due to its claim. */
+  waited: PercentilesView;
+  /** Attempts. */
+  ran: PercentilesView;
+  /** From the enqueue to the completion. */
+  took: PercentilesView;
+  /** The newest samples: `backlog`, `oldest` (seconds), `workers`, … */
+  samples: Record<string, number>;
+}
+
 export interface StuckJobs {
   jobs: Array<StuckView>;
 }
@@ -977,6 +1036,8 @@ export interface WorkerView {
   leases: number;
   /** How many of its handlers wait for another job to end. */
   waiting: number;
+  /** The version of Holdfast that it runs. */
+  version: string;
 }
 
 export interface WorkersStatus {
@@ -1132,6 +1193,57 @@ export interface ListOverrideHistoryQuery {
   before?: number | null;
   /** The maximum number of rows; a page never has more than 500. */
   limit?: number;
+}
+
+export interface GetOverviewQuery {
+  /** Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  since?: string;
+  /** Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  until?: string | null;
+  /** Only this one. */
+  queue?: string | null;
+  /** Only this one. */
+  task?: string | null;
+  /** Only this one. */
+  dependency?: string | null;
+}
+
+export interface GetSeriesQuery {
+  /** What to read; percentiles are in milliseconds. */
+  metric?: "enqueued" | "started" | "completed" | "retried" | "retried_manually" | "failed" | "cancelled" | "timed_out" | "reclaimed" | "released" | "late" | "cost_first" | "cost_retries" | "backlog" | "running" | "oldest" | "breaker" | "holds" | "workers" | "waited_p50" | "waited_p95" | "waited_p99" | "ran_p50" | "ran_p95" | "ran_p99" | "took_p50" | "took_p95" | "took_p99";
+  /** Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  since?: string;
+  /** Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  until?: string | null;
+  /** By default the shortest with few periods. */
+  step?: "minute" | "hour" | "day";
+  /** What to split by. */
+  by?: "queue" | "task" | "dependency" | "code";
+  /** Only this one. */
+  queue?: string | null;
+  /** Only this one. */
+  task?: string | null;
+  /** Only this one. */
+  dependency?: string | null;
+  /** Only this one. */
+  code?: string | null;
+}
+
+export interface GetBreakdownQuery {
+  /** What to split by. */
+  by?: "queue" | "task" | "dependency" | "code";
+  /** Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  since?: string;
+  /** Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z. */
+  until?: string | null;
+  /** Only this one. */
+  queue?: string | null;
+  /** Only this one. */
+  task?: string | null;
+  /** Only this one. */
+  dependency?: string | null;
+  /** Only this one. */
+  code?: string | null;
 }
 
 export interface ListStuckJobsQuery {
@@ -1302,6 +1414,15 @@ export declare class Operations {
 
   /** List running workers */
   listWorkers(options?: CallOptions): Promise<WorkerList>;
+
+  /** Get what happened in a range, and the newest samples */
+  getOverview(query?: GetOverviewQuery, options?: CallOptions): Promise<StatisticsOverview>;
+
+  /** Get one metric over time */
+  getSeries(query?: GetSeriesQuery, options?: CallOptions): Promise<StatisticSeriesView>;
+
+  /** Get what happened in a range, for each queue, task, dependency or error code */
+  getBreakdown(query?: GetBreakdownQuery, options?: CallOptions): Promise<Breakdown>;
 
   /** Get the status of the workers and of pauses */
   getWorkersStatus(options?: CallOptions): Promise<WorkersStatus>;

@@ -516,6 +516,33 @@ export class Operations {
     }, options);
   }
 
+  getOverview(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/stats/overview",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  getSeries(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/stats/series",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
+  getBreakdown(query = {}, options = {}) {
+    return this.send({
+      method: "GET",
+      path: "/api/v1/stats/breakdown",
+      query,
+      answers: { 200: "json" },
+    }, options);
+  }
+
   getWorkersStatus(options = {}) {
     return this.send({
       method: "GET",

@@ -37,6 +37,7 @@ from holdfast.resilience.budget import BudgetPolicy
 from holdfast.resilience.limiter import LimiterPolicy
 from holdfast.resilience.limits import Limits
 from holdfast.runtime import Given, Runtime
+from holdfast.statistics.verbs import Statistics
 from holdfast.sync import SyncVerbs
 from holdfast.tasks.options import TaskOptions
 from holdfast.tasks.policy_file.reloading import find
@@ -110,6 +111,7 @@ class Holdfast:
         self.events = Events(self.runtime)
         self.policies = PolicyOverrides(self.runtime)
         self.external = ExternalJobs(self.runtime)
+        self.stats = Statistics(self.runtime)
         if self.runtime.settings.tracing:
             from holdfast.tracing import instrument
 

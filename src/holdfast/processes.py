@@ -13,6 +13,7 @@ from holdfast.engine.override_feed import follow_overrides
 from holdfast.errors import UsageError
 from holdfast.logging import Log
 from holdfast.maintenance.dispatch import DISPATCH_EVERY, DispatchFeed
+from holdfast.maintenance.statistics import STATISTICS_EVERY, StatisticsUpkeep
 from holdfast.maintenance.tasks import Maintenance
 from holdfast.runtime import Runtime
 from holdfast.signals import reload_on_signal, stop_on_signals
@@ -99,6 +100,7 @@ def make_maintenance(runtime: Runtime, engine: Engine) -> Maintenance:
     maintenance.add("webhooks", WEBHOOKS_EVERY, Fanout(engine).run)
     notifying = NotifierFeed(engine, lambda: declared.policies.notifiers)
     maintenance.add("notifiers", NOTIFY_EVERY, notifying.run, apart=True)
+    maintenance.add("statistics", STATISTICS_EVERY, StatisticsUpkeep(engine).run, apart=True)
     if engine.broker is not None:
         maintenance.add("dispatch", DISPATCH_EVERY, DispatchFeed(engine, engine.broker).run)
     external = declared.external_tasks

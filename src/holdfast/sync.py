@@ -18,6 +18,7 @@ from holdfast.engine.queues import Queues
 from holdfast.engine.schedules import Schedules
 from holdfast.outbox.verbs import Outbox
 from holdfast.portal import InPortal, Run, SyncSource
+from holdfast.statistics.verbs import Statistics
 from holdfast.webhooks.verbs import Webhooks
 
 P = ParamSpec("P")
@@ -203,6 +204,15 @@ class SyncExternalJobs(SyncNamespace):
     refuse = plain(ExternalJobs.refuse)
 
 
+class SyncStatistics(SyncNamespace):
+    """`Statistics` for code without an event loop."""
+
+    overview = plain(Statistics.overview)
+    series = plain(Statistics.series)
+    breakdown = plain(Statistics.breakdown)
+    rebuild = plain(Statistics.rebuild)
+
+
 class SyncVerbs:
     """The namespaces of an app as plain calls. An event loop in a thread of its own runs them."""
 
@@ -221,6 +231,7 @@ class SyncVerbs:
         self.events = SyncEvents(Events(source), run)
         self.policies = SyncPolicyOverrides(PolicyOverrides(source), run)
         self.external = SyncExternalJobs(ExternalJobs(source), run)
+        self.stats = SyncStatistics(Statistics(source), run)
 
     def close(self) -> None:
         """End the thread and the connections that plain calls have opened, once no other thread uses them.

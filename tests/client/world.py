@@ -15,6 +15,7 @@ from holdfast import Cron, Fatal, Holdfast
 from holdfast.client import AsyncClient, Client
 from holdfast.client.environment import RealEnvironment
 from holdfast.server.run import address_of, listen, served
+from tests.loopback import close
 
 T = TypeVar("T")
 WAIT = "20s"
@@ -119,7 +120,7 @@ class Doorman:
         self.url = f"http://127.0.0.1:{self.port}"
 
     async def close(self) -> None:
-        self._server.close()
+        await close(self._server)
         self.cut()
         await self._server.wait_closed()
 

@@ -185,7 +185,9 @@ async def test_a_completion_says_what_the_service_behind_it_answered(world: Worl
     ends = zip(claimed, (first, second), strict=False)
     await world.store.settle([Settlement(one.lease, end, 1, SPENT) for one, end in ends])
     async with world.store.transaction() as connection:
-        await world.store.complete_in(connection, claimed[2].lease, third, SPENT)
+        await world.store.complete_in(
+            connection, Settlement(claimed[2].lease, third, claimed[2].attempt, SPENT)
+        )
     events = await world.store.queries.events(after=0, limit=100)
     seen = {event.job_id: event.meta for event in events if event.kind == "complete"}
     assert seen == {
@@ -203,7 +205,9 @@ async def test_hooks_are_told_what_the_events_say(world: World) -> None:  # E60
     await world.store.settle([Settlement(claimed.lease, release())])  # its worker does not know the attempt
     claimed = await world.claim_one()
     async with world.store.transaction() as connection:
-        await world.store.complete_in(connection, claimed.lease, Complete("1"), SPENT)
+        await world.store.complete_in(
+            connection, Settlement(claimed.lease, Complete("1"), claimed.attempt, SPENT)
+        )
     other = await world.enqueue(delay=MINUTE)
     await world.store.retry(other, "ann", kind=Kind.manual_retry)
     await world.store.cancel(other, "ann", "enough")
@@ -282,7 +286,7 @@ def settle_as(verdict: Verdict) -> Callable[[World], Awaitable[None]]:
 async def complete_in(world: World) -> None:
     [lease] = await held(world)
     async with world.store.transaction() as connection:
-        await world.store.complete_in(connection, lease, Complete("1"), SPENT)
+        await world.store.complete_in(connection, Settlement(lease, Complete("1"), 1, SPENT))
 
 
 async def reclaim(world: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine.ports import SettlementStatus
-from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.job import JobId, Settlement
 from holdfast.jobs.moves import Kind, State
 from holdfast.stores.memory import manual, outcomes, recovery
 from holdfast.stores.memory.tables import Job, Tables
@@ -95,8 +95,8 @@ def told_twice(patch: Patch) -> None:
     """An answer that was lost makes a second event."""
     real = outcomes.refuse
 
-    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Any) -> SettlementStatus:
-        answer = real(tables, job, lease, verdict)
+    def refuse(tables: Tables, job: Job, settlement: Settlement) -> SettlementStatus:
+        answer = real(tables, job, settlement)
         if answer is SettlementStatus.REPEATED and job.state is State.COMPLETE:
             tables.record(Kind.complete, job)
         return answer

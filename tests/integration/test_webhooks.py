@@ -32,6 +32,7 @@ from holdfast.webhooks.signature import sign, write_secret
 from tests.apps import ONCE, Database, new_app, until, work, working
 from tests.commands import ROOT
 from tests.endpoint import ALLOW, Endpoint
+from tests.loopback import close
 
 
 def make_app(url: str, **settings: Any) -> Holdfast:
@@ -332,7 +333,7 @@ async def test_a_dead_endpoint_holds_no_other(app: Holdfast) -> None:  # E61
                 assert 1 <= hung <= 4  # of six slots the dead one has not taken all
             finally:
                 hanging.set()
-    server.close()
+    await close(server)
 
 
 async def test_an_endpoint_that_asks_for_time_gets_it_and_the_others_go_on(app: Holdfast) -> None:  # E61 E12

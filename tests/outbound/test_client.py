@@ -16,6 +16,7 @@ from holdfast.errors import TargetNotAllowed
 from holdfast.outbound import HostUnreachable, Outbound
 from holdfast.outbound.client import Resolve
 from holdfast.values.addresses import networks
+from tests.loopback import close
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +40,7 @@ class Server:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._server.close()
+        await close(self._server)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -38,6 +38,9 @@ _BEYOND_A_SCHEMA = (
     "contains NUL",
     "holds NUL",
     "convert() needs the argument",
+    "is not before until",  # a range of statistics
+    "begin later, or choose a longer step",
+    "choose a longer step or a shorter range",
     "convert() has no argument",
     "this section cannot be overridden",
     "this is a whole section",

@@ -194,7 +194,7 @@ class Model:
 
     def reclaim(self, reclaims: Iterable[Reclaim]) -> int:
         done = 0
-        for lease, verdict, crashed, _ in reclaims:
+        for lease, verdict, crashed, *_ in reclaims:
             job = self.jobs.get(lease.job_id)
             if job is None or job.holder != lease:
                 continue

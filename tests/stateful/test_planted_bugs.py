@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import HoldfastError
-from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.job import JobId, Settlement
 from holdfast.jobs.moves import MOVES, Kind
 from holdfast.jobs.verdict import Verdict
 from holdfast.stores.memory import manual as memory_people
@@ -85,8 +85,8 @@ def reclaim_forgets_the_attempt(patch: Patch) -> None:
 def settle_recorded_twice(patch: Patch) -> None:
     real = memory_settling.refuse
 
-    def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> SettlementStatus:
-        answer = real(tables, job, lease, verdict)
+    def refuse(tables: Tables, job: Job, settlement: Settlement) -> SettlementStatus:
+        answer = real(tables, job, settlement)
         if answer is SettlementStatus.REPEATED:
             tables.record(Kind.complete, job)
         return answer

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "webhooks": ("holdfast.cli.webhooks:webhooks", "Create, test, replay and remove webhooks."),
     "outbox": ("holdfast.cli.outbox:outbox", "List, replay, park and discard outbox messages."),
     "workers": ("holdfast.cli.workers:workers", "List running workers."),
+    "stats": ("holdfast.cli.stats:stats", "Show what happened: counts, times, costs."),
     "settings": ("holdfast.cli.settings:settings", "Print the settings in force."),
     "doctor": ("holdfast.cli.doctor:doctor", "Check the database and report problems."),
     "bench": ("holdfast.cli.bench:bench", "Measure this store on this machine."),

@@ -131,13 +131,14 @@ def show(
     show_facts(job_view(row))
     heading("Attempts")
     show_table(
-        ["attempt", "started", "took", "outcome", "worker", "error"],
+        ["attempt", "started", "took", "outcome", "cost", "worker", "error"],
         [
             (
                 a.attempt,
                 a.started_at,
                 span(a.duration.total_seconds()) if a.duration else None,
                 a.outcome or "running",
+                None if a.cost is None else f"{a.cost:g}",
                 a.worker,
                 f"{a.failure.code}: {a.failure.detail or a.failure.message}" if a.failure else None,
             )

@@ -489,6 +489,21 @@ def list_workers() -> Call[types.WorkerList]:
     return Call("GET", "/api/v1/workers", answers={200: types.WorkerList})
 
 
+def get_overview(**query: Unpack[types.GetOverviewQuery]) -> Call[types.StatisticsOverview]:
+    """Get what happened in a range, and the newest samples."""
+    return Call("GET", "/api/v1/stats/overview", query=query, answers={200: types.StatisticsOverview})
+
+
+def get_series(**query: Unpack[types.GetSeriesQuery]) -> Call[types.StatisticSeriesView]:
+    """Get one metric over time."""
+    return Call("GET", "/api/v1/stats/series", query=query, answers={200: types.StatisticSeriesView})
+
+
+def get_breakdown(**query: Unpack[types.GetBreakdownQuery]) -> Call[types.Breakdown]:
+    """Get what happened in a range, for each queue, task, dependency or error code."""
+    return Call("GET", "/api/v1/stats/breakdown", query=query, answers={200: types.Breakdown})
+
+
 def get_workers_status() -> Call[types.WorkersStatus]:
     """Get the status of the workers and of pauses."""
     return Call("GET", "/api/v1/admin/workers/status", answers={200: types.WorkersStatus})

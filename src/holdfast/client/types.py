@@ -331,6 +331,83 @@ class ListOverrideHistoryQuery(TypedDict, total=False):
     limit: int  #: The maximum number of rows; a page never has more than 500.
 
 
+class GetOverviewQuery(TypedDict, total=False):
+    """The query of `get_overview`."""
+
+    since: (
+        str | datetime
+    )  #: Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    until: (
+        datetime | str | None
+    )  #: Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    queue: str | None  #: Only this one.
+    task: str | None  #: Only this one.
+    dependency: str | None  #: Only this one.
+
+
+class GetSeriesQuery(TypedDict, total=False):
+    """The query of `get_series`."""
+
+    metric: Literal[
+        "enqueued",
+        "started",
+        "completed",
+        "retried",
+        "retried_manually",
+        "failed",
+        "cancelled",
+        "timed_out",
+        "reclaimed",
+        "released",
+        "late",
+        "cost_first",
+        "cost_retries",
+        "backlog",
+        "running",
+        "oldest",
+        "breaker",
+        "holds",
+        "workers",
+        "waited_p50",
+        "waited_p95",
+        "waited_p99",
+        "ran_p50",
+        "ran_p95",
+        "ran_p99",
+        "took_p50",
+        "took_p95",
+        "took_p99",
+    ]  #: What to read; percentiles are in milliseconds.
+    since: (
+        str | datetime
+    )  #: Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    until: (
+        datetime | str | None
+    )  #: Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    step: Literal["minute", "hour", "day"]  #: By default the shortest with few periods.
+    by: Literal["queue", "task", "dependency", "code"]  #: What to split by.
+    queue: str | None  #: Only this one.
+    task: str | None  #: Only this one.
+    dependency: str | None  #: Only this one.
+    code: str | None  #: Only this one.
+
+
+class GetBreakdownQuery(TypedDict, total=False):
+    """The query of `get_breakdown`."""
+
+    by: Literal["queue", "task", "dependency", "code"]  #: What to split by.
+    since: (
+        str | datetime
+    )  #: Where the range begins. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    until: (
+        datetime | str | None
+    )  #: Where it ends; by default now. A duration before now, such as 1h, or a moment such as 2026-05-04T10:00:00Z.
+    queue: str | None  #: Only this one.
+    task: str | None  #: Only this one.
+    dependency: str | None  #: Only this one.
+    code: str | None  #: Only this one.
+
+
 class ListStuckJobsQuery(TypedDict, total=False):
     """The query of `list_stuck_jobs`."""
 
@@ -374,10 +451,26 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     error_detail: str | None = None  #: For engineers; not shown to keys of owners.
     fingerprint: str | None = None
     gateway_status: int | None = None
+    cost: float | None = None  #: What it cost; null while it runs, and if its worker has not reported it.
     traceback: str | None = (
         None  #: The files and lines where it was raised, without source. Not shown to keys of owners.
     )
     logs: list[str]
+
+
+class Breakdown(msgspec.Struct, frozen=True, kw_only=True):
+    by: str
+    rows: list[BreakdownRowView]
+
+
+class BreakdownRowView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    counts: dict[str, int]
+    cost_first: float
+    cost_retries: float
+    waited: PercentilesView
+    ran: PercentilesView
+    took: PercentilesView
 
 
 class BreakerList(msgspec.Struct, frozen=True, kw_only=True):
@@ -754,6 +847,12 @@ class PausedTypes(msgspec.Struct, frozen=True, kw_only=True):
     duration: str | None = None
 
 
+class PercentilesView(msgspec.Struct, frozen=True, kw_only=True):
+    p50: float | None = None  #: In milliseconds; null where nothing was counted.
+    p95: float | None = None
+    p99: float | None = None
+
+
 class PeriodUsage(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     limit: float | None = None  #: null: no limit, and the use is not counted.
@@ -878,6 +977,32 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     ends_at: datetime | None = None  #: When the session ends; null: this is a key.
 
 
+class StatisticLineView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    values: list[float | None]
+
+
+class StatisticSeriesView(msgspec.Struct, frozen=True, kw_only=True):
+    metric: str
+    step: str
+    at: list[datetime]  #: When each period began.
+    lines: list[StatisticLineView]
+
+
+class StatisticsOverview(msgspec.Struct, frozen=True, kw_only=True):
+    since: datetime
+    until: datetime
+    lag_ms: float  #: How old the oldest event is that is not counted yet.
+    counts: dict[str, int]
+    cost_first: float  #: What first attempts cost.
+    cost_retries: float  #: What all later attempts cost.
+    succeeded_at: dict[str, int]  #: Completions by the number of the attempt.
+    waited: PercentilesView  #: From when a job was due to its claim.
+    ran: PercentilesView  #: Attempts.
+    took: PercentilesView  #: From the enqueue to the completion.
+    samples: dict[str, float]  #: The newest samples: `backlog`, `oldest` (seconds), `workers`, …
+
+
 class StuckJobs(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[StuckView]
 
@@ -946,6 +1071,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[str] | None = None  #: null: the queues of its tasks.
     leases: int  #: How many jobs it runs.
     waiting: int  #: How many of its handlers wait for another job to end.
+    version: str  #: The version of Holdfast that it runs.
 
 
 class WorkersStatus(msgspec.Struct, frozen=True, kw_only=True):

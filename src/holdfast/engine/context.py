@@ -13,15 +13,15 @@ from holdfast.attempt_log import AttemptLog, find_current_log
 from holdfast.engine.artifacts import ArtifactStore
 from holdfast.engine.ports import Store
 from holdfast.errors import StoreUnavailable, UsageError
-from holdfast.jobs.job import Attempt, Claimed, JobId, JobRow, Lane, Lease
+from holdfast.jobs.job import ORDINARY_COST, Attempt, Claimed, JobId, JobRow, Lane, Lease, Settlement
 from holdfast.jobs.lanes import Dependency
 from holdfast.jobs.machine import Clock
 from holdfast.jobs.moves import State
-from holdfast.jobs.verdict import Complete
+from holdfast.jobs.verdict import Complete, Release, Verdict
 from holdfast.logging import Log
 from holdfast.tasks.payload import decode_any
 from holdfast.tasks.results import ANYTHING, ResultType, returned_by
-from holdfast.values.validation import a_function, whole, word
+from holdfast.values.validation import a_function, number, whole, word
 
 log = Log("holdfast.worker")
 
@@ -128,9 +128,11 @@ class Job:
     """One attempt of one job, from inside its handler."""
 
     __slots__ = (
+        "_added_cost",
         "_artifact_store",
         "_claimed",
         "_clock",
+        "_cost",
         "_gateway_status",
         "_started",
         "_steps",
@@ -153,11 +155,13 @@ class Job:
         started: float,
         resources: Any,
         artifact_store: ArtifactStore,
+        cost: float = ORDINARY_COST,
     ) -> None:
         self._claimed, self._store, self._clock, self._started = claimed, store, clock, started
         self._steps: dict[str, str] | None = None
         self._artifact_store = artifact_store
         self._gateway_status: int | None = None
+        self._cost, self._added_cost = cost, 0.0
         self.said: AttemptLog | None = (
             None  #: the log lines so far; None if there are none, as for most handlers
         )
@@ -217,6 +221,22 @@ class Job:
     @gateway_status.setter
     def gateway_status(self, status: int) -> None:
         self._gateway_status = whole("gateway_status", status, 100, 599)
+
+    @property
+    def cost(self) -> float:
+        """What this attempt costs so far: the `cost` of its task, and what `add_cost` has added."""
+        return self._cost + self._added_cost
+
+    def add_cost(self, amount: float) -> None:
+        """Add to what this attempt costs: `job.add_cost(0.012)`.
+
+        The cost is recorded with the attempt when it ends, however it ends, and counted by the statistics. Quotas do not count it:
+        they are charged before the attempt begins. A handler in a process of its own cannot add cost.
+
+        Raises:
+            UsageError: *amount* is not a number from 0 to a billion.
+        """
+        self._added_cost += number("amount", amount, 0, 1e9)
 
     @property
     def trace(self) -> str | None:
@@ -321,8 +341,20 @@ class Job:
             yield connection
             spent = self._clock.monotonic() - self._started
             end = Complete(text, self._gateway_status)
-            await self._store.complete_in(connection, self.lease, end, timedelta(seconds=spent))
+            await self._store.complete_in(connection, self.settlement(end, timedelta(seconds=spent)))
         self.completed = True
+
+    def settlement(self, verdict: Verdict, duration: timedelta, logs: tuple[str, ...] = ()) -> Settlement:
+        """Return the end of this attempt, to be recorded by the store.
+
+        A released attempt is as if it had not been made: it costs only what the handler has added.
+        """
+        claimed, cost = self._claimed, self._added_cost
+        if not isinstance(verdict, Release):
+            cost += self._cost
+        return Settlement(
+            claimed.lease, verdict, claimed.attempt, duration, logs, claimed.lane, claimed.waited, cost
+        )
 
 
 #: The default of a handler's job parameter, `*, job: Job = THIS_JOB`: type checkers then know that callers do not pass it.

@@ -100,21 +100,24 @@ async def _settle(
     """Settle under the job's lease, or under one that is taken for this. STALE when the job was moved meanwhile."""
     store = engine.store
     if row.state is State.PROCESSING:
-        return await _settle_under(engine, Lease(row.id, row.epoch), row.attempt, verdict)
+        return await _settle_under(engine, row, Lease(row.id, row.epoch), row.attempt, verdict)
     session = await store.open_session(worker, LEASE)
     try:
         claimed = await store.claim_job(session, row.id, generation)
         if claimed is None:
             return SettlementStatus.STALE
-        return await _settle_under(engine, claimed.lease, claimed.attempt, verdict)
+        return await _settle_under(engine, row, claimed.lease, claimed.attempt, verdict)
     finally:
         await store.close_session(session)
 
 
-async def _settle_under(engine: Engine, lease: Lease, attempt: int, verdict: Verdict) -> SettlementStatus:
+async def _settle_under(
+    engine: Engine, row: JobRow, lease: Lease, attempt: int, verdict: Verdict
+) -> SettlementStatus:
     if isinstance(verdict, Complete) and verdict.result is not None:
         verdict = Complete(await engine.artifact_store.keep_result(lease, verdict.result))
-    [answer] = await engine.store.settle([Settlement(lease, verdict, attempt)])
+    cost = 0.0 if isinstance(verdict, Release) else engine.tasks[row.task].policy.cost
+    [answer] = await engine.store.settle([Settlement(lease, verdict, attempt, cost=cost)])
     return answer
 
 

@@ -30,6 +30,7 @@ from holdfast.engine.job_queries import JobQueries
 from holdfast.engine.lane_store import Cap, Charge, LaneStore
 from holdfast.engine.named_request import NamedRequest, Repeated
 from holdfast.jobs.job import (
+    ORDINARY_COST,
     Artifact,
     Claimed,
     Edit,
@@ -45,7 +46,7 @@ from holdfast.jobs.job import (
 from holdfast.jobs.moves import Kind, State
 from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
 from holdfast.jobs.retention import Retention
-from holdfast.jobs.verdict import Complete, Failure, Verdict
+from holdfast.jobs.verdict import Failure, Verdict
 
 if TYPE_CHECKING:  # a store names its outbox, but the engine does not depend on it
     from holdfast.engine.extensions import StoreExtensions
@@ -89,6 +90,9 @@ class Reclaim(NamedTuple):
     verdict: Verdict
     crashed: bool  #: the worker was lost; False: the attempt overran
     by: str = ""  #: the person who reclaims it, if a person does
+    cost: float = (
+        ORDINARY_COST  #: what the attempt cost: its worker did not report it, so this is the task's `cost`
+    )
 
 
 class StuckAttempt(NamedTuple):
@@ -303,7 +307,7 @@ class Store(Protocol):
         An attempt that has ended otherwise does not change (E2a). The *logs* of a settlement are stored with its attempt, once.
         """
 
-    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
+    async def complete_in(self, connection: Any, settlement: Settlement) -> None:
         """Complete a job inside the transaction of the caller.
 
         Raises:
@@ -465,6 +469,17 @@ class EnqueuesInTransaction(Protocol):
 
     def enqueue_in_sync(self, connection: Any, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         """Do the same on a sync *connection*."""
+
+
+@runtime_checkable
+class FoldsEvents(Protocol):
+    """Queries of a store that keeps statistics."""
+
+    async def fold(self, after: int, limit: int) -> Sequence[Row]:
+        """Count the events from the row numbered *after* on, at most *limit* rows of them; see `fold.sql` for what is returned.
+
+        Rows are counted once and none is missed, because the statement stops where `events` stops.
+        """
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.engine.ports import Reclaim
 from holdfast.errors import StoreUnavailable
-from holdfast.jobs.job import Expired
+from holdfast.jobs.job import ORDINARY_COST, Expired
 from holdfast.jobs.retention import Retention
 from holdfast.jobs.verdict import Failure, RetryAfter
 from holdfast.logging import Log
@@ -99,7 +99,7 @@ class Recovery:
             chance=self._engine.rng.random(),
             now=self._engine.clock.now(),
         )
-        return Reclaim(stuck.lease, verdict, crashed=False)
+        return Reclaim(stuck.lease, verdict, crashed=False, cost=self._cost_of(stuck))
 
     def stuck_limits(self, *actions: str) -> dict[str, timedelta]:
         """Return how long an attempt of each task may take before it counts as stuck, of tasks with one of these *actions*."""
@@ -134,7 +134,12 @@ class Recovery:
                 chance=chance,
                 lost=Failure.of("WORKER_LOST", f"worker {lost.worker} was lost in attempt {lost.attempt}"),
             )
-        return Reclaim(lost.lease, verdict, crashed=not lost.overran)
+        return Reclaim(lost.lease, verdict, crashed=not lost.overran, cost=self._cost_of(lost))
+
+    def _cost_of(self, lost: Expired) -> float:
+        """Return what the attempt cost, as far as it is known without its worker."""
+        task = self._engine.tasks.get(lost.lane.task)
+        return ORDINARY_COST if task is None else task.policy.cost
 
     async def time_out(self) -> int:
         """Fail every job whose deadline has passed, and return how many.

@@ -26,6 +26,9 @@ def named(job_id: object) -> JobId:
 
 SessionId = NewType("SessionId", int)
 
+#: What an attempt costs unless its task or its handler says otherwise. It is not stored.
+ORDINARY_COST = 1.0
+
 
 class Lane(NamedTuple):
     """The unit of claims, holds and limits: a queue × a task × the dependency it calls × a shard of that.
@@ -176,6 +179,7 @@ class WorkerRow:
     queues: tuple[str, ...] | None  #: the queues it serves; None: the queues of its tasks
     leases: int  #: number of leases it holds
     waiting: int = 0  #: handlers that wait for queued jobs, if they occupy all of its slots; else 0
+    version: str = ""  #: of Holdfast
 
     def serves(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
@@ -211,6 +215,9 @@ class Settlement(NamedTuple):
     attempt: int = 0  #: the attempt number at the claim, for the event
     duration: timedelta = timedelta()
     logs: tuple[str, ...] = ()  #: the log lines of the attempt, if they are to be stored
+    lane: Lane | None = None  #: the lane of the job; None: the store looks it up
+    waited: timedelta = timedelta()  #: how long the job had been queued at the claim
+    cost: float = ORDINARY_COST  #: what the attempt cost
 
 
 class Expired(NamedTuple):
@@ -346,6 +353,9 @@ class Attempt:
     outcome: str | None  #: complete, retry, failed, released, snoozed, reclaimed, timed_out, cancelled
     failure: Failure | None = None
     logs: tuple[str, ...] = ()  #: the log lines of its handler
+    #: the task's `cost` and what the handler added; None while it runs and if it was cancelled or timed out, because its worker
+    #: has not reported it
+    cost: float | None = None
 
     @property
     def duration(self) -> timedelta | None:

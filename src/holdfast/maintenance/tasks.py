@@ -37,7 +37,9 @@ READ_PAUSES_EVERY = 1.0
 _PROMOTION_PAUSES = frozenset({"delayed", "retries"})
 #: The tasks that can be paused. Reclaiming lost leases cannot be, and the store itself applies pauses of
 #: promotion.
-PAUSABLE = frozenset({"deadlines", "notifiers", "operations", "retention", "schedules", "stuck", "webhooks"})
+PAUSABLE = frozenset(
+    {"deadlines", "notifiers", "operations", "retention", "schedules", "statistics", "stuck", "webhooks"}
+)
 #: How long the other tasks may wait for the deletion of artifacts, in seconds.
 DELETE_ARTIFACTS_WITHIN = 5.0
 

@@ -157,6 +157,9 @@ class AttemptView(ResponseModel):
     error_detail: str | None = Field(description="For engineers; not shown to keys of owners.")
     fingerprint: str | None
     gateway_status: int | None
+    cost: float | None = Field(
+        description="What it cost; null while it runs, and if its worker has not reported it."
+    )
     traceback: str | None = Field(
         description="The files and lines where it was raised, without source. Not shown to keys of owners."
     )

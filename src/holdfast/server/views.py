@@ -57,6 +57,7 @@ def attempt_view(attempt: Attempt, caller: Caller) -> dict[str, Any]:
         "error_detail": failure and _detail(failure.detail, caller),
         "fingerprint": failure and failure.fingerprint,
         "gateway_status": failure and failure.gateway_status,
+        "cost": attempt.cost,
         "traceback": None if caller.is_owner else traceback_of(attempt),
         "logs": [] if caller.is_owner else [redact_text(line) for line in attempt.logs],
     }

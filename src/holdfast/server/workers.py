@@ -23,6 +23,7 @@ class WorkerView(ResponseModel):
     queues: list[str] | None = Field(description="null: the queues of its tasks.")
     leases: int = Field(description="How many jobs it runs.")
     waiting: int = Field(description="How many of its handlers wait for another job to end.")
+    version: str = Field(description="The version of Holdfast that it runs.")
 
 
 class WorkerList(ResponseModel):

@@ -21,6 +21,7 @@ from holdfast.errors import Conflict, UsageError
 from holdfast.jobs.codes import ErrorClass
 from holdfast.jobs.concurrency_keys import own_key
 from holdfast.jobs.job import (
+    ORDINARY_COST,
     Attempt,
     Edit,
     Expired,
@@ -156,7 +157,7 @@ def kind_of(verdict: Verdict) -> Kind:
 
 def meta_of(settlement: Settlement) -> dict[str, Any]:
     """Return the meta of the event of a settlement."""
-    meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
+    meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND, **cost_meta(settlement)}
     match settlement.verdict:
         case RetryAfter(delay, failure):
             meta |= {
@@ -178,7 +179,19 @@ def completion_meta(settlement: Settlement, verdict: Complete) -> dict[str, Any]
     meta: dict[str, Any] = {"duration_ms": settlement.duration // MILLISECOND}
     if verdict.gateway_status is not None:
         meta["gateway_http_status"] = verdict.gateway_status
+    if settlement.cost != ORDINARY_COST:
+        meta["cost"] = settlement.cost
     return meta
+
+
+def cost_meta(settlement: Settlement) -> dict[str, Any]:
+    """Return the part of the meta that tells what the attempt cost, which is nothing if that is ordinary."""
+    return {} if settlement.cost == ORDINARY_COST else {"cost": settlement.cost}
+
+
+def stored_cost(cost: float) -> float | None:
+    """Return what is stored for *cost*: None for an ordinary one."""
+    return None if cost == ORDINARY_COST else cost
 
 
 def by_kind(settlements: Iterable[Settlement]) -> dict[Kind, list[Settlement]]:

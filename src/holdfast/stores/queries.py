@@ -37,6 +37,7 @@ class SqlQueries(ABC):
     _dead: ClassVar[str]  #: FROM: dead letters `d`, their jobs `j` and lanes `l`
     _dead_id: ClassVar[str]  #: the column of a dead letter's id
     _dead_payload: ClassVar[str]  #: the arguments of the dead letter `c`
+    _buckets: ClassVar[tuple[Any, ...]] = ()  #: the last parameters of `fold`
     _rules: ClassVar[
         Sequence[tuple[str, str]]
     ]  #: what must not be true of a job, and the jobs of which it is
@@ -97,6 +98,9 @@ class SqlQueries(ABC):
             )
             for place, (job_id, epoch, attempt, meta) in enumerate(self._moves_in(row))
         ]
+
+    async def fold(self, after: int, limit: int) -> Sequence[Row]:
+        return await self._rows(self._sql["fold"], after, limit, *await self._horizon(), *self._buckets)
 
     async def newest_event(self) -> int:
         rows = await self._rows(self._sql["newest_event"], *await self._horizon())

@@ -20,11 +20,10 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.ports import SettlementStatus, Store
 from holdfast.engine.recovery import BATCH
 from holdfast.errors import UsageError
-from holdfast.jobs.job import Claimed, JobFilter, Lane, Lease, Session, Settlement
+from holdfast.jobs.job import Claimed, JobFilter, Lane, Session, Settlement
 from holdfast.jobs.judgements import outcome_of
 from holdfast.jobs.machine import Threads
 from holdfast.jobs.moves import State
-from holdfast.jobs.verdict import Complete
 from holdfast.testing.clock import ManualClock
 from holdfast.wiring import thread_pool
 from holdfast.worker.attempts import Middleware
@@ -239,8 +238,8 @@ class _WatchedStore:
                 self.done.late += 1
         return answers
 
-    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        await self._store.complete_in(connection, lease, end, duration)
+    async def complete_in(self, connection: Any, settlement: Settlement) -> None:
+        await self._store.complete_in(connection, settlement)
         self._count("complete")
 
     def _count(self, outcome: str) -> None:

@@ -29,7 +29,7 @@ from holdfast.resilience.gates import GateRequest, Hold, Reject, first_refusal
 from holdfast.resilience.guard import CallPermit
 from holdfast.worker.dependencies import TRIAL_SPAN, Dependencies
 from holdfast.worker.dispatched import JobSource
-from holdfast.worker.settlements import QuotaReceipts
+from holdfast.worker.settlements import QuotaReceipts, unstarted
 
 log = Log("holdfast.worker")
 
@@ -260,7 +260,7 @@ class LaneAdmission:
             if verdict is None:
                 continue
             known = one if isinstance(verdict, Bury) else None
-            self._settle(Settlement(one.lease, verdict, one.attempt), known)
+            self._settle(unstarted(one, verdict), known)
             if trial is not None and dependency is not None:
                 await self._dependencies.return_trial(dependency, trial)
 

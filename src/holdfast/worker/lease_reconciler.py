@@ -69,6 +69,7 @@ class LeaseReconciler:
         for lease in sorted(unknown & self._unknown_since.keys()):
             if all(claim > self._unknown_since[lease] for claim in self._claimer.unanswered):
                 log.warning("claim.response_lost", job_id=lease.job_id, epoch=lease.epoch)
-                self._settlements.put(Settlement(lease, Release(reason="the answer to the claim was lost")))
+                lost = Release(reason="the answer to the claim was lost")
+                self._settlements.put(Settlement(lease, lost, cost=0.0))
         newest = self._claimer.newest_claim
         self._unknown_since = {lease: self._unknown_since.get(lease, newest) for lease in unknown}

@@ -12,7 +12,7 @@ from holdfast.attempt_log import AttemptLog
 from holdfast.engine.context import Job, job_of
 from holdfast.engine.engine import Engine
 from holdfast.engine.ports import SettlementStatus
-from holdfast.jobs.job import Claimed, Lease, Settlement
+from holdfast.jobs.job import Claimed, Lease
 from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.logging import Log
 from holdfast.resilience.guard import CallPermit
@@ -69,7 +69,8 @@ class RunningAttempts:
         store, clock, artifact_store = self._engine.store, self._engine.clock, self._engine.artifact_store
         now = clock.monotonic()
         for one, permit in admitted:
-            job = Job(one, store, clock, now, self._resources, artifact_store)
+            cost = self._engine.tasks[one.lane.task].policy.cost
+            job = Job(one, store, clock, now, self._resources, artifact_store, cost)
             job.calls, job.given = self._dependencies, permit
             running = RunningAttempt(one, job, now, permit)
             self.running[one.lease] = running
@@ -108,7 +109,7 @@ class RunningAttempts:
         if verdict is not None:
             spent = timedelta(seconds=now - running.started)
             logs = () if running.job.said is None else self._logs_of(running.job.said, verdict)
-            self._settlements.put(Settlement(claimed.lease, verdict, claimed.attempt, spent, logs), claimed)
+            self._settlements.put(running.job.settlement(verdict, spent, logs), claimed)
             if not isinstance(verdict, Complete) or self._logs_completions:
                 breaker = self._dependencies.breaker_of(claimed.lane)
                 log_outcome(claimed, verdict, spent, breaker, self._logged_tracebacks)
@@ -123,7 +124,7 @@ class RunningAttempts:
         The logs travel with a second settlement, which changes nothing else.
         """
         claimed, captured = running.claimed, running.job.said
-        end = Settlement(claimed.lease, Complete(None), claimed.attempt, spent)
+        end = running.job.settlement(Complete(None), spent)
         self._engine.observers.settled([(end, claimed)], [SettlementStatus.APPLIED])
         logs = () if captured is None else self._logs_of(captured, end.verdict)
         if logs:

@@ -76,7 +76,7 @@ class SettlementWriter:
 
     def give_back(self, claimed: Claimed) -> None:
         """Release a job whose attempt was not started or will not be awaited. It gets its attempt back."""
-        self.put(Settlement(claimed.lease, Release(), claimed.attempt))
+        self.put(unstarted(claimed, Release()))
 
     async def run(self) -> None:
         """Send queued settlements until the task is cancelled."""
@@ -171,6 +171,13 @@ class SettlementWriter:
                         epoch=settlement.lease.epoch,
                         answer=str(answer),
                     )
+
+
+def unstarted(claimed: Claimed, verdict: Verdict) -> Settlement:
+    """Return the settlement of a job whose attempt was not started. It cost nothing."""
+    return Settlement(
+        claimed.lease, verdict, claimed.attempt, lane=claimed.lane, waited=claimed.waited, cost=0.0
+    )
 
 
 class QuotaReceipts:

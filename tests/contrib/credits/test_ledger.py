@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from holdfast.contrib.credits.books import Books
 from holdfast.engine.extensions import StoreExtensions
 from holdfast.engine.ports import MoveNotice, Reclaim, Transaction
 from holdfast.errors import Conflict, UsageError
-from holdfast.jobs.job import JobId
+from holdfast.jobs.job import JobId, Settlement
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.retention import Retention
 from holdfast.jobs.verdict import Complete
@@ -211,7 +210,7 @@ async def test_a_completion_in_the_users_transaction_is_captured_with_it(shop: S
     await shop.enqueue()
     claimed = await shop.world.claim_one()
     async with shop.store.transaction() as connection:
-        await shop.store.complete_in(connection, claimed.lease, Complete("1"), timedelta())
+        await shop.store.complete_in(connection, Settlement(claimed.lease, Complete("1")))
     assert await shop.stands() == (2, 0, 1, 0)
 
 

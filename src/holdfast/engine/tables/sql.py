@@ -83,6 +83,7 @@ async def insert(
     *,
     key: Sequence[str] = (),
     clock: str | None = None,
+    merged: str | None = "",
 ) -> None:
     """Insert many rows by one statement.
 
@@ -93,6 +94,7 @@ async def insert(
         rows: The values of each row, in the order of *columns*.
         key: The columns that identify a row. A row that is there already gets the new values.
         clock: One more column, which gets the time by the store's clock.
+        merged: What a row that is there already gets instead of the new values: SQL such as `n = thing.n + excluded.n`; None: nothing.
     """
     if not rows:
         return
@@ -101,10 +103,12 @@ async def insert(
     if clock is not None:
         names.append(clock)
         values.append(_CLOCK)
-    sql = f"INSERT INTO holdfast.{table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {source} WHERE true"
+    sql = f"INSERT INTO holdfast.{table} AS {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {source} WHERE true"
     if key:
-        changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
-        sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+        changes = merged or ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+        sql += f" ON CONFLICT ({', '.join(key)}) DO " + (
+            "NOTHING" if merged is None else f"UPDATE SET {changes}"
+        )
     await fetch(transaction, sql, *given)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost
 from holdfast.jobs.external import late_key, why_late
-from holdfast.jobs.job import DeadLetter, JobId, LateResult, Lease, Settlement
+from holdfast.jobs.job import ORDINARY_COST, DeadLetter, JobId, LateResult, Lease, Settlement
 from holdfast.jobs.judgements import outcome_of
 from holdfast.jobs.moves import Kind, State, allows
 from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
-from holdfast.stores.encoding import kind_of, meta_of, verb_of
+from holdfast.stores.encoding import cost_meta, kind_of, meta_of, verb_of
 from holdfast.stores.memory.tables import Job, Tables
 
 
@@ -24,36 +24,36 @@ def settle(tables: Tables, settlement: Settlement) -> SettlementStatus:
     if job is None:
         return SettlementStatus.STALE
     if not job.holds(lease) or not allows(verb_of(verdict), job.state):
-        return refuse(tables, job, lease, verdict)
+        return refuse(tables, job, settlement)
     if job.deadline_at is not None and tables.clock.now() > job.deadline_at:
         time_out_one(tables, job)
-        return _store_late(tables, job, lease, verdict, job.attempt, "timed_out")
+        return _store_late(tables, job, settlement._replace(attempt=job.attempt), "timed_out")
     apply(tables, job, verdict, **meta_of(settlement))
     return SettlementStatus.APPLIED
 
 
 def apply(tables: Tables, job: Job, verdict: Verdict, outcome: str | None = None, **meta: Any) -> None:
     """End the current attempt by *verdict*. *outcome* replaces the one in its record, because a worker does not report a reclaim."""
-    now = tables.clock.now()
+    now, cost = tables.clock.now(), meta.get("cost", ORDINARY_COST)
     kind, word = kind_of(verdict), outcome_of(verdict)
     match verdict:
         case Complete(result):
             job.result, job.crashes, job.last_failure = result, 0, None
-            end_attempt(tables, job, word)
+            end_attempt(tables, job, word, cost=cost)
             finish(tables, job, State.COMPLETE, kind, **meta)
         case RetryAfter(delay, failure):
             _failed_once(tables, job, failure, outcome)
-            end_attempt(tables, job, outcome or word, failure)
+            end_attempt(tables, job, outcome or word, failure, cost)
             requeue(tables, job, now + delay, Kind.reclaimed if outcome else kind, **meta)
             job.retry_type = "AUTOMATIC"
         case Bury(failure):
             _failed_once(tables, job, failure, outcome)
-            end_attempt(tables, job, outcome or word, failure)
+            end_attempt(tables, job, outcome or word, failure, cost)
             _bury(tables, job, failure, kind, **meta)
         case Release(delay):
             given_back = job.attempt
             job.attempt -= 1
-            end_attempt(tables, job, word)
+            end_attempt(tables, job, word, cost=cost)
             requeue(tables, job, now + delay, kind, given_back, **meta)
 
 
@@ -69,10 +69,12 @@ def _failed_once(tables: Tables, job: Job, failure: Failure, outcome: str | None
         job.steps.pop(name, None)
 
 
-def end_attempt(tables: Tables, job: Job, outcome: str, failure: Failure | None = None) -> None:
+def end_attempt(
+    tables: Tables, job: Job, outcome: str, failure: Failure | None = None, cost: float | None = None
+) -> None:
     """Write the record of the current attempt, and end its lease."""
     assert job.live is not None
-    job.attempts[job.live.epoch] = job.current_attempt(tables.clock.now(), outcome, failure)
+    job.attempts[job.live.epoch] = job.current_attempt(tables.clock.now(), outcome, failure, cost)
     job.live = None
 
 
@@ -117,13 +119,14 @@ def time_out_one(tables: Tables, job: Job) -> None:
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-def refuse(tables: Tables, job: Job, lease: Lease, verdict: Verdict) -> SettlementStatus:
+def refuse(tables: Tables, job: Job, settlement: Settlement) -> SettlementStatus:
     """Return why a settlement has changed nothing, from the record of the attempt."""
+    lease = settlement.lease
     attempt = job.attempts.get(lease.epoch)
     if attempt is None:
         return SettlementStatus.STALE  # this lease never existed
     if attempt.outcome in ("timed_out", "cancelled"):
-        return _store_late(tables, job, lease, verdict, attempt.attempt, attempt.outcome)
+        return _store_late(tables, job, settlement._replace(attempt=attempt.attempt), attempt.outcome)
     if attempt.outcome != "reclaimed":
         return SettlementStatus.REPEATED
     refuse_once(tables, job, lease)
@@ -152,12 +155,12 @@ def settle_unheld(
         return SettlementStatus.REPEATED
     last = job.attempts.get(job.epoch)
     ended = None if last is None else (last.epoch, last.outcome or "", last.generation)
-    return _store_late(tables, job, Lease(job_id, late_key(generation, ended)), verdict, job.attempt, reason)
+    late = Settlement(Lease(job_id, late_key(generation, ended)), verdict, job.attempt)
+    return _store_late(tables, job, late, reason)
 
 
-def _store_late(
-    tables: Tables, job: Job, lease: Lease, verdict: Verdict, attempt: int, reason: str
-) -> SettlementStatus:
+def _store_late(tables: Tables, job: Job, late: Settlement, reason: str) -> SettlementStatus:
+    lease, verdict = late.lease, late.verdict
     if lease.epoch not in job.late:
         outcome = outcome_of(verdict)
         result, artifact = split_result(verdict.result if isinstance(verdict, Complete) else None)
@@ -170,17 +173,19 @@ def _store_late(
             result=json.loads(result) if result is not None else None,
             artifact=artifact,
         )
-        tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=attempt, outcome=outcome)
+        meta = {"outcome": outcome, **cost_meta(late)}
+        tables.record(Kind.late_result, job, epoch=lease.epoch, attempt=late.attempt, **meta)
     return SettlementStatus.LATE
 
 
 # -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------------------------------------
-def complete_in(tables: Tables, lease: Lease, end: Complete, duration: timedelta) -> None:
+def complete_in(tables: Tables, settlement: Settlement) -> None:
+    lease = settlement.lease
     job = tables.jobs.get(lease.job_id)
     late = job is not None and job.deadline_at is not None and tables.clock.now() > job.deadline_at
     if job is None or late or not job.holds(lease):
         raise LeaseLost(*lease)
-    settle(tables, Settlement(lease, end, duration=duration))
+    settle(tables, settlement)
 
 
 def record_step(tables: Tables, lease: Lease, name: str, result: str) -> None:

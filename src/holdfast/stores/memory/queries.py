@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from holdfast import __version__
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.job_queries import EVERY, FIRST, Page
 from holdfast.jobs.concurrency_keys import own_key
@@ -109,6 +110,7 @@ class Queries:
                 queues=kept.queues,
                 leases=leased[kept.session.id],
                 waiting=kept.waiting,
+                version=__version__,
             )
             for kept in tables.sessions.values()
             if tables.is_live(kept.session)

@@ -10,7 +10,7 @@ from holdfast.jobs.job import Expired, JobId, Lease
 from holdfast.jobs.moves import Kind, allows
 from holdfast.jobs.retention import Retention
 from holdfast.jobs.verdict import Bury, RetryAfter
-from holdfast.stores.encoding import OVERRUN_MARGIN, manual_meta
+from holdfast.stores.encoding import OVERRUN_MARGIN, manual_meta, some, stored_cost
 from holdfast.stores.memory.outcomes import apply, time_out_one
 from holdfast.stores.memory.tables import Job, Live, Tables
 
@@ -75,7 +75,7 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
     A lease must still be current, and must still have expired unless the attempt is *stuck*.
     """
     done = 0
-    for lease, verdict, crashed, by in reclaims:
+    for lease, verdict, crashed, by, cost in reclaims:
         job = tables.jobs.get(lease.job_id)
         if job is None or not job.holds(lease) or not allows("reclaim", job.state):
             continue
@@ -84,9 +84,8 @@ def reclaim(tables: Tables, reclaims: Sequence[Reclaim], stuck: bool = False) ->
             assert isinstance(verdict, (RetryAfter, Bury)), (
                 f"a reclaim queues the job again or fails it, and has no verdict {verdict}"
             )
-            apply(
-                tables, job, verdict, outcome="reclaimed", error_code=verdict.failure.code, **manual_meta(by)
-            )
+            meta = {"error_code": verdict.failure.code, **manual_meta(by), "cost": stored_cost(cost)}
+            apply(tables, job, verdict, outcome="reclaimed", **some(meta))
             done += 1
     return done
 

@@ -37,7 +37,7 @@ from holdfast.jobs.machine import Clock
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
 from holdfast.jobs.retention import Retention
-from holdfast.jobs.verdict import Complete, Failure, Verdict
+from holdfast.jobs.verdict import Failure, Verdict
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.memory import attempt_data, intake, manual, outcomes, recovery
 from holdfast.stores.memory.database import Database
@@ -215,8 +215,8 @@ class MemoryStore:
 
         return self._database.look(run) if reads else self._database.commit(run)
 
-    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._database.commit(lambda: outcomes.complete_in(self._tables, lease, end, duration))
+    async def complete_in(self, connection: Any, settlement: Settlement) -> None:
+        self._database.commit(lambda: outcomes.complete_in(self._tables, settlement))
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         self._write_fenced(lambda: outcomes.record_step(self._tables, lease, name, result))

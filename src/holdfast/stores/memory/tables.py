@@ -107,7 +107,11 @@ class Job:
         return self.live is not None and self.live.epoch == lease.epoch
 
     def current_attempt(
-        self, ended_at: datetime | None, outcome: str | None, failure: Failure | None
+        self,
+        ended_at: datetime | None,
+        outcome: str | None,
+        failure: Failure | None,
+        cost: float | None = None,
     ) -> Attempt:
         """Return the record of the current attempt, which ended with *outcome*, or which still runs."""
         assert self.live is not None
@@ -121,6 +125,7 @@ class Job:
             ended_at=ended_at,
             outcome=outcome,
             failure=failure,
+            cost=cost,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engine.ports import SettlementStatus
 from holdfast.jobs.external import late_key, why_late
-from holdfast.jobs.job import Claimed, JobId, Lease, Session
+from holdfast.jobs.job import Claimed, JobId, Lease, Session, Settlement
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Verdict
 from holdfast.stores.postgres.claims import claimed
@@ -44,4 +44,4 @@ async def settle_unheld(
         ended["epoch"],
     )
     key = late_key(generation, None if last is None else tuple(last))
-    return await store_late_result(move, Lease(job_id, key), ended["attempt"], reason, verdict)
+    return await store_late_result(move, Settlement(Lease(job_id, key), verdict, ended["attempt"]), reason)

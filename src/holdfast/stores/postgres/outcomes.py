@@ -14,7 +14,7 @@ import asyncpg
 
 from holdfast.engine.ports import MoveNotice, SettlementStatus
 from holdfast.errors import LeaseLost, StoreUnavailable
-from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.job import ORDINARY_COST, JobId, Lease, Settlement
 from holdfast.jobs.judgements import outcome_of
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
@@ -23,6 +23,7 @@ from holdfast.stores.encoding import (
     DeadlineGuard,
     by_kind,
     completion_meta,
+    cost_meta,
     failure_json,
     meta_of,
     repeated,
@@ -104,7 +105,9 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> set[Lease]
         [s.lease.epoch for s in settlements],
         [s.verdict.result for s in settlements],  # type: ignore[union-attr]
         [min(s.duration // MILLISECOND, LONGEST_DURATION) for s in settlements],
-        _statuses(settlements),
+        _some([s.verdict.gateway_status for s in settlements]),  # type: ignore[union-attr]
+        [min(s.waited // MILLISECOND, LONGEST_DURATION) for s in settlements],
+        _some([None if s.cost == ORDINARY_COST else s.cost for s in settlements]),
     )
     applied = settlements
     if len(rows) < len(settlements):
@@ -117,10 +120,9 @@ async def _complete(move: Move, settlements: Sequence[Settlement]) -> set[Lease]
     return {s.lease for s in applied}
 
 
-def _statuses(settlements: Sequence[Settlement]) -> list[int | None] | None:
-    """Return the HTTP statuses that the handlers of these attempts have set; None if none has set one."""
-    statuses = [s.verdict.gateway_status for s in settlements]  # type: ignore[union-attr]
-    return None if statuses.count(None) == len(statuses) else statuses
+def _some(values: list[Any]) -> list[Any] | None:
+    """Return *values*, or None if all of them are None."""
+    return None if values.count(None) == len(values) else values
 
 
 async def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
@@ -244,7 +246,7 @@ async def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
         complete = "SELECT 1 FROM holdfast.done WHERE job_id = $1 AND epoch = $2 AND state = 3"
         if await move.connection.fetchval(complete, *lease):
             return SettlementStatus.REPEATED
-    return await _refuse(move, lease, settlement.verdict)
+    return await _refuse(move, settlement)
 
 
 async def time_out(move: Move, ids: Sequence[JobId], *, epochs: Sequence[int] | None = None) -> set[Lease]:
@@ -255,8 +257,9 @@ async def time_out(move: Move, ids: Sequence[JobId], *, epochs: Sequence[int] | 
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
+async def _refuse(move: Move, settlement: Settlement) -> SettlementStatus:
     """Return why a settlement has changed nothing: the attempt's record has the answer."""
+    lease = settlement.lease
     row = await move.connection.fetchrow(
         "SELECT outcome, attempt FROM holdfast.attempt WHERE job_id = $1 AND epoch = $2", *lease
     )
@@ -264,7 +267,7 @@ async def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatu
         return SettlementStatus.STALE  # this lease never existed
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return await store_late_result(move, lease, attempt, outcome, verdict)
+        return await store_late_result(move, settlement._replace(attempt=attempt), outcome)
     if outcome != "reclaimed":
         return SettlementStatus.REPEATED
     await refuse_once(move, lease)
@@ -281,9 +284,9 @@ async def refuse_once(move: Move, lease: Lease) -> None:
         await move.record_one(Kind.stale_write, lease, attempt, {})
 
 
-async def store_late_result(
-    move: Move, lease: Lease, attempt: int, reason: str, verdict: Verdict
-) -> SettlementStatus:
+async def store_late_result(move: Move, late: Settlement, reason: str) -> SettlementStatus:
+    """Store what an attempt reported after its end, once."""
+    lease, verdict = late.lease, late.verdict
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = await move.connection.fetchval(
@@ -292,16 +295,14 @@ async def store_late_result(
         *lease, reason, outcome, result,
     )  # fmt: skip
     if added is not None:
-        await move.record_one(Kind.late_result, lease, attempt, {"outcome": outcome})
+        await move.record_one(Kind.late_result, lease, late.attempt, {"outcome": outcome, **cost_meta(late)})
     return SettlementStatus.LATE
 
 
 # -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------
-async def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
-    holds = "SELECT attempt FROM holdfast.lease WHERE job_id = $1 AND epoch = $2"
-    attempt = await move.connection.fetchval(holds, *lease) if move.has_hooks else 0
-    if not await _complete(move, [Settlement(lease, end, attempt or 0, duration)]):
-        raise LeaseLost(*lease)
+async def complete_in(move: Move, settlement: Settlement) -> None:
+    if not await _complete(move, [settlement]):
+        raise LeaseLost(*settlement.lease)
 
 
 async def record_step(move: Move, lease: Lease, name: str, result: str) -> None:

@@ -26,6 +26,7 @@ from holdfast.stores.postgres.search import JobSearch, PostgresCondition
 from holdfast.stores.postgres.stats import stats
 from holdfast.stores.postgres.transaction import NO_JOB
 from holdfast.stores.queries import SqlQueries
+from holdfast.values.histogram import BOUNDS
 
 _PLACES = """(SELECT id FROM holdfast.ready UNION ALL SELECT id FROM holdfast.deferred
               UNION ALL SELECT job_id FROM holdfast.lease UNION ALL SELECT job_id FROM holdfast.done)"""
@@ -48,6 +49,7 @@ class Queries(SqlQueries):
     _dead = "FROM holdfast.dead_letter d JOIN holdfast.job j ON j.id = d.job_id JOIN holdfast.lane l ON l.id = d.lane"
     _dead_id = "d.job_id"
     _dead_payload = "(SELECT payload FROM holdfast.job WHERE id = c.job_id)"
+    _buckets = (list(BOUNDS),)
     _rules = _RULES
 
     def __init__(self, database: Database) -> None:
@@ -104,7 +106,7 @@ class Queries(SqlQueries):
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._database.rows(
-            """SELECT s.worker AS name, s.started_at, s.expires_at, s.queues, s.waiting,
+            """SELECT s.worker AS name, s.started_at, s.expires_at, s.queues, s.waiting, s.version,
                       (SELECT count(*) FROM holdfast.lease l WHERE l.session_id = s.id) AS leases
                  FROM holdfast.session s WHERE s.expires_at > holdfast.clock() ORDER BY s.started_at, s.id"""
         )

@@ -9,11 +9,18 @@ import asyncpg
 
 from holdfast.engine.extensions import PurgeHook
 from holdfast.engine.ports import Reclaim
-from holdfast.jobs.job import Expired, JobId, Lease
+from holdfast.jobs.job import ORDINARY_COST, Expired, JobId, Lease
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.retention import Retention
 from holdfast.jobs.verdict import Bury, Failure, RetryAfter
-from holdfast.stores.encoding import OVERRUN_MARGIN, DeadlineGuard, expired_lease, manual_meta
+from holdfast.stores.encoding import (
+    OVERRUN_MARGIN,
+    DeadlineGuard,
+    expired_lease,
+    manual_meta,
+    some,
+    stored_cost,
+)
 from holdfast.stores.postgres import outcomes
 from holdfast.stores.postgres.attempt_data import purge_tracebacks
 from holdfast.stores.postgres.ids import is_uuid
@@ -73,22 +80,25 @@ async def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) 
             verdict,
             "reclaimed",
             1 if crashed else None,
-            {"error_code": verdict.failure.code, **manual_meta(by)},
+            some({"error_code": verdict.failure.code, **manual_meta(by), "cost": stored_cost(cost)}),
         )
-        for lease, verdict, crashed, by in due
+        for lease, verdict, crashed, by, cost in due
         if isinstance(verdict, RetryAfter)
     ]
     done = 0
     if requeued:
         done = len(await outcomes.requeue(move, "reclaim", Kind.reclaimed, requeued, any_deadline=True))
-    for lease, verdict, crashed, by in due:
+    for lease, verdict, crashed, by, cost in due:
         if isinstance(verdict, Bury):
-            done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None, by)
+            done += await bury_lost(move, lease, verdict.failure, 1 if crashed else None, by, cost)
     return done
 
 
-async def bury_lost(move: Move, lease: Lease, failure: Failure, crashes: int | None, by: str) -> int:
-    job = End(lease.job_id, failure, {"error_code": failure.code, **manual_meta(by)})
+async def bury_lost(
+    move: Move, lease: Lease, failure: Failure, crashes: int | None, by: str, cost: float = ORDINARY_COST
+) -> int:
+    meta = some({"error_code": failure.code, **manual_meta(by), "cost": stored_cost(cost)})
+    job = End(lease.job_id, failure, meta)
     ended = await outcomes.end(
         move, "reclaim", [job], DeadlineGuard.ANY, epochs=[lease.epoch], crashes=crashes
     )

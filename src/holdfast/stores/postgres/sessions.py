@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 
+from holdfast import __version__
 from holdfast.jobs.job import JobId, Lease, Session, SessionId
 from holdfast.stores.postgres.enqueue_plan import SQL
 
@@ -19,11 +20,12 @@ async def open_session(
     connection: asyncpg.Connection[Any], worker: str, ttl: timedelta, queues: Collection[str] | None
 ) -> Session:
     number = await connection.fetchval(
-        "INSERT INTO holdfast.session (worker, ttl, started_at, expires_at, queues)"
-        " VALUES ($1, $2, holdfast.clock(), holdfast.clock() + $2, $3) RETURNING id",
+        "INSERT INTO holdfast.session (worker, ttl, started_at, expires_at, queues, version)"
+        " VALUES ($1, $2, holdfast.clock(), holdfast.clock() + $2, $3, $4) RETURNING id",
         worker,
         ttl,
         None if queues is None else sorted(queues),
+        __version__,
     )
     return Session(id=SessionId(number), worker=worker, ttl=ttl)
 

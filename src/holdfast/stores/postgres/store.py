@@ -40,7 +40,7 @@ from holdfast.jobs.machine import Clock, Threads
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
 from holdfast.jobs.retention import Retention
-from holdfast.jobs.verdict import Bury, Complete, Failure, RetryAfter, Verdict
+from holdfast.jobs.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.stores.migrations import load_extensions
 from holdfast.stores.postgres import (
     attempt_data,
@@ -331,9 +331,9 @@ class PostgresStore:
     ) -> T:
         return await self._database.transact(work, reads=reads, atomic=atomic)
 
-    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
+    async def complete_in(self, connection: Any, settlement: Settlement) -> None:
         move = self._database.move(connection)
-        await outcomes.complete_in(move, lease, end, duration)
+        await outcomes.complete_in(move, settlement)
         await move.call_hooks()
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:

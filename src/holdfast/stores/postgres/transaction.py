@@ -13,9 +13,10 @@ from holdfast.jobs.moves import Kind, State
 from holdfast.stores.encoding import some, to_json
 from holdfast.stores.postgres.ids import is_uuid, known
 
-RECORD_ONE = """INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)
+RECORD_ONE = """INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id, lane)
 VALUES (holdfast.event_number(), holdfast.clock(), $1::smallint, ARRAY[$2::uuid], ARRAY[$3::bigint], ARRAY[$4::smallint],
-        ARRAY[$5::jsonb], $2)"""
+        ARRAY[$5::jsonb], $2,
+        coalesce((SELECT lane FROM holdfast.life WHERE job_id = $2), (SELECT lane FROM holdfast.job WHERE id = $2)))"""
 #: The job id in an event of no job.
 NO_JOB = "00000000-0000-0000-0000-000000000000"
 _RECORD_NO_JOB = """INSERT INTO holdfast.event (seq, at, kind, job_ids, metas)

@@ -22,6 +22,7 @@ from holdfast.resilience.fairness import UNPLACED, Turns
 from holdfast.stores.columns import CLAIMED
 from holdfast.stores.encoding import MOST_PER_EVENT, from_json, to_json
 from holdfast.stores.sqlite import fairness, limits
+from holdfast.stores.sqlite.facts import claim_facts
 from holdfast.stores.sqlite.holds import open_lanes
 from holdfast.stores.sqlite.many_lanes import FEW, LaneCrowd, LaneCrowds
 from holdfast.stores.sqlite.move import Move
@@ -151,15 +152,17 @@ def take(move: Move, session: Session, ids: list[int], caps: Sequence[Cap] = ())
         limits.occupy(move, caps, ids, seq)
     [(text,)] = move.run("claimed", ids=listed)
     rows = _read(text)
-    move.record(seq, Kind.processing, [(row[0], seq, row[5], {"worker": session.worker}) for row in rows])
     lane_of, now = move.lane_of, move.now
+    moves = [(row[0], seq, row[5], {"worker": session.worker}) for row in rows]
+    facts = claim_facts((row[1], row[5], (now - row[10]) // 1000) for row in rows)
+    move.record(seq, Kind.processing, moves, facts=facts)
     return [
         Claimed(
             Lease(uid, seq), lane_of[lane], -prio, key, payload, attempt, crashes, generation,
             maybe_duration(deadline_at - now) if deadline_at is not None else None,
             timedelta(microseconds=now - queued_at), *_decode(spec),
         )
-        for uid, lane, prio, key, payload, attempt, crashes, generation, deadline_at, queued_at, *spec in rows
+        for uid, lane, prio, key, payload, attempt, crashes, generation, deadline_at, queued_at, _, *spec in rows
     ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engine.ports import SettlementStatus
 from holdfast.jobs.external import late_key, why_late
-from holdfast.jobs.job import Claimed, JobId, Lease, Session
+from holdfast.jobs.job import Claimed, JobId, Lease, Session, Settlement
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Verdict
 from holdfast.stores.sqlite.claims import is_live, take
@@ -36,6 +36,5 @@ def settle_unheld(move: Move, job_id: JobId, generation: int, verdict: Verdict, 
         "SELECT epoch, outcome, generation FROM holdfast_attempt WHERE job = ? AND epoch = ?",
         (job.number, job.epoch),
     ).fetchone()
-    return store_late_result(
-        move, job, Lease(job_id, late_key(generation, last)), job.attempt, reason, verdict
-    )
+    late = Settlement(Lease(job_id, late_key(generation, last)), verdict, job.attempt)
+    return store_late_result(move, job, late, reason)

@@ -13,6 +13,7 @@ from holdfast.jobs.verdict import Failure
 from holdfast.stores.columns import COLUMNS, SPECS
 from holdfast.stores.encoding import MOST_PER_EVENT, to_json
 from holdfast.stores.sqlite import fairness
+from holdfast.stores.sqlite.facts import end_facts
 from holdfast.stores.sqlite.move import Move
 from holdfast.stores.sqlite.phases import DEFERRED, FAILED, READY
 from holdfast.stores.sqlite.times import maybe_span, micros, span
@@ -57,7 +58,8 @@ def _insert(move: Move, batch: JobBatch) -> None:
         )
         stored = {uid for (uid,) in rows}
         new = [uid for uid in batch.ids if uid in stored]
-    move.record(seq, Kind.queued, [(uid, 0, 0, None) for uid in new])
+    moves = [(uid, 0, 0, None) for uid in new]
+    move.record(seq, Kind.queued, moves, facts=f"[[{lane},{len(moves)}]]")
 
 
 def _columns(move: Move, spec: JobSpec) -> dict[str, Any]:
@@ -140,9 +142,9 @@ def reject(move: Move, job: NewJob, failure: Failure) -> None:
         "error_message": failure.message,
     }
     if _add(move, JobBatch([job.id], [job.payload], job.spec), columns, columns["run_at"], 0):
-        move.record(
-            columns["queued_event"], Kind.rejected, [(job.id, 0, 0, {"error_code": failure.code})], job=job.id
-        )
+        moves = [(job.id, 0, 0, {"error_code": failure.code})]
+        facts = end_facts(moves, [columns["lane"]])
+        move.record(columns["queued_event"], Kind.rejected, moves, job=job.id, facts=facts)
 
 
 def promote(move: Move, limit: int) -> timedelta | None:

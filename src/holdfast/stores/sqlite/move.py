@@ -21,6 +21,7 @@ from holdfast.stores.columns import placeholders
 from holdfast.stores.encoding import shown, some, to_json
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sql_files import load_sql
+from holdfast.stores.sqlite.facts import UNCOUNTED, MoveRow, end_facts
 from holdfast.stores.sqlite.lanes import LaneNumbers
 from holdfast.stores.sqlite.phases import in_states
 from holdfast.stores.sqlite.times import micros
@@ -31,8 +32,8 @@ T = TypeVar("T")
 SQL = load_sql("holdfast.stores.sqlite", in_states, texts=placeholders(lambda column: f":{column.name}"))
 
 #: Two statements, so that the first can leave *job* out: `sqlite3` takes a microsecond to bind a NULL.
-_EVENT = "INSERT INTO holdfast_event (seq, at, kind, moves) VALUES (?, ?, ?, ?)"
-_EVENT_OF_ONE = "INSERT INTO holdfast_event (seq, at, kind, moves, job) VALUES (?, ?, ?, ?, ?)"
+_EVENT = "INSERT INTO holdfast_event (seq, at, kind, moves, facts) VALUES (?, ?, ?, ?, ?)"
+_EVENT_OF_ONE = "INSERT INTO holdfast_event (seq, at, kind, moves, facts, job) VALUES (?, ?, ?, ?, ?, ?)"
 _NOTED = "SELECT 1 FROM holdfast_event WHERE job = ? AND kind = ? AND moves ->> '$[0][3].name' = ?"
 
 
@@ -113,6 +114,12 @@ class Move:
             raise UnknownJob(job_id)
         return found
 
+    def lanes_of(self, ids: Sequence[JobId]) -> list[int]:
+        """Return the number of the lane of each of these jobs."""
+        sql = "SELECT uid, lane FROM holdfast_job WHERE uid IN (SELECT value FROM json_each(?))"
+        lanes = dict(self.connection.execute(sql, (to_json(ids),)).fetchall())
+        return [lanes[job_id] for job_id in ids]
+
     def forget_steps(self, number: int, names: Collection[str] | None) -> None:
         """Delete the results of the steps with these *names*, or of all steps if it is None."""
         if names is None:
@@ -133,13 +140,14 @@ class Move:
         self,
         seq: int,
         kind: Kind,
-        moves: Sequence[tuple[str, int, int, dict[str, Any] | None]],
+        moves: Sequence[MoveRow],
         job: str | None = None,
+        facts: str | None = None,
     ) -> None:
         """Append one event row for the same move of many jobs. A move is (uid, epoch, attempt, meta)."""
         if not moves:
             return
-        row = (seq, self.now, int(kind), to_json(moves))
+        row = (seq, self.now, int(kind), to_json(moves), facts)
         if job is None:
             self.connection.execute(_EVENT, row)
         else:
@@ -151,7 +159,9 @@ class Move:
             ]
 
     def record_one(self, kind: Kind, lease: Lease, attempt: int, **meta: Any) -> None:
-        self.record(self.next_seq(), kind, [(*lease, attempt, some(meta) or None)], job=lease.job_id)
+        moves = [(*lease, attempt, some(meta) or None)]
+        facts = None if kind in UNCOUNTED else end_facts(moves, self.lanes_of([lease.job_id]))
+        self.record(self.next_seq(), kind, moves, job=lease.job_id, facts=facts)
 
     def note(self, job_id: JobId, kind: Kind, name: str, meta: Mapping[str, Any]) -> bool:
         """Append an event that is no move, unless the job has one of this kind and name."""

@@ -7,30 +7,33 @@ itself: it compares the lease, the state and the deadline. Only what no statemen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from holdfast.engine.ports import SettlementStatus
 from holdfast.errors import LeaseLost, StoreError
-from holdfast.jobs.job import JobId, Lease, Settlement
+from holdfast.jobs.job import ORDINARY_COST, JobId, Lease, Settlement
 from holdfast.jobs.judgements import outcome_of
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Bury, Complete, Failure, Release, RetryAfter, Verdict
 from holdfast.stores.encoding import (
+    MILLISECOND,
     DeadlineGuard,
     by_kind,
     completion_meta,
+    cost_meta,
     failure_json,
     meta_of,
     repeated,
+    stored_cost,
     to_json,
     verb_of,
 )
+from holdfast.stores.sqlite.facts import end_facts
 from holdfast.stores.sqlite.move import Found, Move
 from holdfast.stores.sqlite.phases import COMPLETE, PROCESSING
 from holdfast.stores.sqlite.times import span
 
-#: An attempt in the JSON parameter of a statement: uid, epoch, place of its failure, delay.
+#: An attempt in the JSON parameter of a statement: uid, epoch, place of its failure, delay, cost.
 Item = tuple[Any, ...]
 
 
@@ -51,16 +54,21 @@ def settle(move: Move, settlements: Sequence[Settlement]) -> list[SettlementStat
 # -- groups: return the leases that the statement matched -------------------------------------------------------------------
 def _complete(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
     seq = move.next_seq()
-    items = to_json([(*s.lease, s.verdict.result) for s in settlements])  # type: ignore[union-attr]
+    items = to_json([(*s.lease, s.verdict.result, stored_cost(s.cost)) for s in settlements])  # type: ignore[union-attr]
     matched = move.run("complete", settled=items, now=move.now, seq=seq).rowcount
     marked = "SELECT uid, epoch FROM holdfast_job WHERE uid IN (SELECT value FROM json_each(?)) AND settle_event = ?"
     applied = _matched(move, settlements, matched, marked, seq)
-    move.record(
-        seq,
-        Kind.complete,
-        [(*s.lease, s.attempt, completion_meta(s, s.verdict)) for s in applied],  # type: ignore[arg-type]
-    )
+    moves = [(*s.lease, s.attempt, completion_meta(s, s.verdict)) for s in applied]  # type: ignore[arg-type]
+    totals = [(s.waited + s.duration) // MILLISECOND for s in applied]
+    move.record(seq, Kind.complete, moves, facts=end_facts(moves, _lanes(move, applied), totals))
     return {s.lease for s in applied}
+
+
+def _lanes(move: Move, settlements: Sequence[Settlement]) -> list[int]:
+    """Return the number of the lane of each settled job."""
+    if any(s.lane is None for s in settlements):
+        return move.lanes_of([s.lease.job_id for s in settlements])
+    return [move.lanes.number(move.connection, s.lane) for s in settlements]  # type: ignore[arg-type]
 
 
 def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
@@ -68,7 +76,7 @@ def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
     for kind, group in by_kind(settlements).items():
         seq = move.next_seq()
         texts = FailureTexts(move.now)
-        items = [texts.item(s.lease, s.verdict) for s in group]
+        items = [texts.item(s.lease, s.verdict, s.cost) for s in group]
         columns = requeue_columns(group[0].verdict, outcome_of(group[0].verdict), None)
         matched = _requeue(move, columns, items, texts, seq, DeadlineGuard.NOT_PASSED)
         marked = (
@@ -76,9 +84,8 @@ def _requeue_all(move: Move, settlements: Sequence[Settlement]) -> set[Lease]:
             " WHERE j.uid IN (SELECT value FROM json_each(?)) AND a.settle_event = ?"
         )
         applied = _matched(move, group, matched, marked, seq)
-        move.record(
-            seq, kind, [(*s.lease, s.attempt or _attempt_of(move, s.lease), meta_of(s)) for s in applied]
-        )
+        moves = [(*s.lease, s.attempt or _attempt_of(move, s.lease), meta_of(s)) for s in applied]
+        move.record(seq, kind, moves, facts=end_facts(moves, _lanes(move, applied)))
         leases |= {s.lease for s in applied}
     return leases
 
@@ -151,12 +158,12 @@ class FailureTexts:
         self.failures: list[str] = []
         self.brief: list[str] = []  #: for the job's own row; the statement appends the number of the attempt
 
-    def item(self, lease: Lease, verdict: Verdict) -> Item:
+    def item(self, lease: Lease, verdict: Verdict, cost: float) -> Item:
         match verdict:
             case RetryAfter(delay, failure):
-                return (*lease, self.place(failure), span(delay))
+                return (*lease, self.place(failure), span(delay), stored_cost(cost))
             case Release(delay):
-                return (*lease, None, span(delay))
+                return (*lease, None, span(delay), stored_cost(cost))
         raise AssertionError(f"this verdict does not queue the job again: {verdict}")
 
     def place(self, failure: Failure) -> int:
@@ -185,23 +192,29 @@ def _settle_one(move: Move, settlement: Settlement) -> SettlementStatus:
         verdict.failure,
         DeadlineGuard.NOT_PASSED,
         epoch=lease.epoch,
+        cost=settlement.cost,
         meta=meta_of(settlement),
     ):
         return SettlementStatus.APPLIED
     time_out(move, lease.job_id, epoch=lease.epoch)
-    return _refuse(move, lease, verdict)
+    return _refuse(move, settlement)
 
 
 def reclaim(
-    move: Move, lease: Lease, verdict: RetryAfter, crashes: int | None, meta: Mapping[str, Any]
+    move: Move,
+    lease: Lease,
+    verdict: RetryAfter,
+    crashes: int | None,
+    meta: Mapping[str, Any],
+    cost: float = ORDINARY_COST,
 ) -> bool:
     """Take a job from its worker and queue it again, whatever its deadline; return whether the lease was current."""
     texts = FailureTexts(move.now)
     columns = requeue_columns(verdict, "reclaimed", crashes)
-    items = [texts.item(lease, verdict)]
+    items = [texts.item(lease, verdict, cost)]
     if not _requeue(move, columns, items, texts, None, DeadlineGuard.ANY):
         return False
-    meta = {"error_code": verdict.failure.code, **meta}
+    meta = {"error_code": verdict.failure.code, **meta, "cost": stored_cost(cost)}
     move.record_one(Kind.reclaimed, lease, _attempt_of(move, lease), **meta)
     return True
 
@@ -230,6 +243,7 @@ def bury(
     *,
     epoch: int | None = None,
     crashes: int | None = None,
+    cost: float = ORDINARY_COST,
     meta: Mapping[str, Any],
 ) -> bool:
     """Move a job to failed, with a dead letter, and return whether it moved.
@@ -237,7 +251,7 @@ def bury(
     With *epoch* it moves only under that lease. *crashes* are added; None resets them to 0.
     """
     outcome, kind = _BURIALS[verb]
-    end_attempt(move, verb, job_id, outcome, failure, deadline, epoch=epoch)
+    end_attempt(move, verb, job_id, outcome, failure, deadline, epoch=epoch, cost=cost)
     rows = move.run(
         f"bury.{verb}",
         uid=job_id,
@@ -269,10 +283,11 @@ def end_attempt(
     deadline: DeadlineGuard,
     *,
     epoch: int | None = None,
+    cost: float = ORDINARY_COST,
 ) -> None:
     """Write the record of the attempt that is running, if there is one and its job may make this move."""
     texts = FailureTexts(move.now)
-    item = (job_id, epoch, texts.place(failure) if failure else None)
+    item = (job_id, epoch, texts.place(failure) if failure else None, 0, stored_cost(cost))
     move.run(
         f"end_attempt.{verb}",
         settled=to_json([item]),
@@ -285,8 +300,9 @@ def end_attempt(
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------------
-def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
+def _refuse(move: Move, settlement: Settlement) -> SettlementStatus:
     """Return why a settlement has changed nothing: the job's row or the attempt's record has the answer."""
+    lease = settlement.lease
     job = move.look(lease.job_id)
     if job is None:
         return SettlementStatus.STALE
@@ -302,7 +318,8 @@ def _refuse(move: Move, lease: Lease, verdict: Verdict) -> SettlementStatus:
         return SettlementStatus.STALE  # this lease never existed
     outcome, attempt = row
     if outcome in ("timed_out", "cancelled"):
-        return store_late_result(move, job, lease, attempt, outcome, verdict)
+        late = settlement._replace(attempt=attempt)
+        return store_late_result(move, job, late, outcome)
     if outcome != "reclaimed":
         return SettlementStatus.REPEATED
     refuse_once(move, lease)
@@ -319,9 +336,9 @@ def refuse_once(move: Move, lease: Lease) -> None:
         move.record_one(Kind.stale_write, lease, attempt)
 
 
-def store_late_result(
-    move: Move, job: Found, lease: Lease, attempt: int, reason: str, verdict: Verdict
-) -> SettlementStatus:
+def store_late_result(move: Move, job: Found, late: Settlement, reason: str) -> SettlementStatus:
+    """Store what an attempt reported after its end, once."""
+    lease, verdict = late.lease, late.verdict
     result = verdict.result if isinstance(verdict, Complete) else None
     outcome = outcome_of(verdict)
     added = move.connection.execute(
@@ -329,16 +346,14 @@ def store_late_result(
         (job.number, lease.epoch, move.now, reason, outcome, result),
     ).rowcount
     if added:
-        move.record_one(Kind.late_result, lease, attempt, outcome=outcome)
+        move.record_one(Kind.late_result, lease, late.attempt, outcome=outcome, **cost_meta(late))
     return SettlementStatus.LATE
 
 
 # -- writes under a lease: they raise `LeaseLost` if it is not current ------------------------------------------------------
-def complete_in(move: Move, lease: Lease, end: Complete, duration: timedelta) -> None:
-    job = move.look(lease.job_id)
-    attempt = job.attempt if job is not None else 0  # for the event: the caller knows only its lease
-    if not _complete(move, [Settlement(lease, end, attempt, duration)]):
-        raise LeaseLost(*lease)
+def complete_in(move: Move, settlement: Settlement) -> None:
+    if not _complete(move, [settlement]):
+        raise LeaseLost(*settlement.lease)
 
 
 def record_step(move: Move, lease: Lease, name: str, result: str) -> None:

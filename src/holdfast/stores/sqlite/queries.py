@@ -108,7 +108,7 @@ class Queries(SqlQueries):
     async def workers(self) -> list[WorkerRow]:
         now, mono = self._clock.now(), int(self._clock.monotonic() * 1_000_000)
         rows = self._database.rows(
-            """SELECT s.worker AS name, s.started_at, s.expires_mono - ?1 AS left, s.queues, s.waiting,
+            """SELECT s.worker AS name, s.started_at, s.expires_mono - ?1 AS left, s.queues, s.waiting, s.version,
                       (SELECT count(*) FROM holdfast_job j WHERE j.phase = 2 AND j.session = s.id) AS leases
                  FROM holdfast_session s WHERE s.boot = ?2 AND s.expires_mono > ?1 ORDER BY s.started_at, s.id""",
             mono,

@@ -11,7 +11,14 @@ from holdfast.jobs.job import Expired, JobId, Lease
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.retention import Retention
 from holdfast.jobs.verdict import Bury, RetryAfter
-from holdfast.stores.encoding import OVERRUN_MARGIN, DeadlineGuard, expired_lease, manual_meta, to_json
+from holdfast.stores.encoding import (
+    OVERRUN_MARGIN,
+    DeadlineGuard,
+    expired_lease,
+    manual_meta,
+    stored_cost,
+    to_json,
+)
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import outcomes
 from holdfast.stores.sqlite.attempt_data import purge_tracebacks
@@ -74,15 +81,15 @@ def reclaim(move: Move, reclaims: Sequence[Reclaim], stuck: bool = False) -> int
 
 
 def _reclaim_one(move: Move, one: Reclaim) -> bool:
-    lease, verdict, crashed, by = one
+    lease, verdict, crashed, by, cost = one
     crashes, meta = 1 if crashed else None, manual_meta(by)
     match verdict:
         case RetryAfter():
-            return outcomes.reclaim(move, lease, verdict, crashes, meta)
+            return outcomes.reclaim(move, lease, verdict, crashes, meta, cost)
         case Bury(failure):
-            meta = {"error_code": failure.code, **meta}
+            meta = {"error_code": failure.code, **meta, "cost": stored_cost(cost)}
             return outcomes.bury(
-                move, "reclaim", lease.job_id, failure, DeadlineGuard.ANY, epoch=lease.epoch, crashes=crashes, meta=meta
+                move, "reclaim", lease.job_id, failure, DeadlineGuard.ANY, epoch=lease.epoch, crashes=crashes, cost=cost, meta=meta
             )  # fmt: skip
     raise AssertionError(f"a reclaim queues the job again or fails it, and has no verdict {verdict}")
 

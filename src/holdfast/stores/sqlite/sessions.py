@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
+from holdfast import __version__
 from holdfast.jobs.job import Lease, Session, SessionId
 from holdfast.stores.encoding import to_json
 from holdfast.stores.sqlite.move import Move
@@ -14,8 +15,9 @@ from holdfast.stores.sqlite.times import span
 def open_session(move: Move, worker: str, ttl: timedelta, queues: Collection[str] | None) -> Session:
     served = None if queues is None else to_json(sorted(queues))
     [(number,)] = move.connection.execute(
-        "INSERT INTO holdfast_session (worker, boot, ttl, started_at, expires_mono, queues) VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-        (worker, move.boot, span(ttl), move.now, move.mono + span(ttl), served),
+        "INSERT INTO holdfast_session (worker, boot, ttl, started_at, expires_mono, queues, version)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        (worker, move.boot, span(ttl), move.now, move.mono + span(ttl), served, __version__),
     ).fetchall()
     return Session(id=SessionId(number), worker=worker, ttl=ttl)
 

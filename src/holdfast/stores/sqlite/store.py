@@ -36,7 +36,7 @@ from holdfast.jobs.machine import Clock, Threads
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.precondition import UNCONDITIONAL, Precondition
 from holdfast.jobs.retention import Retention
-from holdfast.jobs.verdict import Bury, Complete, Failure, RetryAfter, Verdict
+from holdfast.jobs.verdict import Bury, Failure, RetryAfter, Verdict
 from holdfast.stores.hooks import run_to_end
 from holdfast.stores.sqlite import (
     attempt_data,
@@ -263,8 +263,8 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
 
-    async def complete_in(self, connection: Any, lease: Lease, end: Complete, duration: timedelta) -> None:
-        self._database.move(lambda move: outcomes.complete_in(move, lease, end, duration))(connection)
+    async def complete_in(self, connection: Any, settlement: Settlement) -> None:
+        self._database.move(lambda move: outcomes.complete_in(move, settlement))(connection)
 
     async def record_step(self, lease: Lease, name: str, result: str) -> None:
         await self._database.write_fenced(lease, lambda move: outcomes.record_step(move, lease, name, result))

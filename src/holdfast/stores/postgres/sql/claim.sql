@@ -39,9 +39,13 @@ WITH s AS MATERIALIZED (
            q.at + j.timeout, j.deadline_at, j.key
       FROM j, q
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts)
-    SELECT q.seq, q.at, $1::bigint, 2, a.ids, a.epochs, a.attempts
-      FROM q, (SELECT array_agg(id) AS ids, array_agg(epoch) AS epochs, array_agg((attempt + 1)::smallint) AS attempts FROM j) a
+    INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts, lane, lanes, waits)
+    SELECT q.seq, q.at, $1::bigint, 2, a.ids, a.epochs, a.attempts, CASE WHEN a.first = a.last THEN a.first END,
+           CASE WHEN a.first < a.last THEN a.lanes END, a.waits
+      FROM q, LATERAL (SELECT array_agg(id) AS ids, array_agg(epoch) AS epochs, array_agg((attempt + 1)::smallint) AS attempts,
+                              min(lane) AS first, max(lane) AS last, array_agg(lane) AS lanes,
+                              array_agg(holdfast.milliseconds(q.at - coalesce(run_at, CASE WHEN generation > 1 THEN
+                                  (SELECT queued_at FROM holdfast.life WHERE job_id = j.id) END, created_at))) AS waits FROM j) a
 )
 SELECT j.id AS job_id, j.epoch, j.lane, j.prio, j.key, j.payload, j.attempt + 1 AS attempt, j.crashes, j.generation,
        j.deadline_at - q.at AS until_deadline,

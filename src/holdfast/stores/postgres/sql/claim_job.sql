@@ -23,8 +23,11 @@ WITH s AS MATERIALIZED (
            q.at + j.timeout, j.deadline_at, j.key
       FROM j, q
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts)
-    SELECT q.seq, q.at, $1::bigint, 2, ARRAY[j.id], ARRAY[j.epoch], ARRAY[(j.attempt + 1)::smallint] FROM q, j
+    INSERT INTO holdfast.event (seq, at, session_id, kind, job_ids, epochs, attempts, lane, waits)
+    SELECT q.seq, q.at, $1::bigint, 2, ARRAY[j.id], ARRAY[j.epoch], ARRAY[(j.attempt + 1)::smallint], j.lane,
+           ARRAY[holdfast.milliseconds(q.at - coalesce(j.run_at, CASE WHEN j.generation > 1 THEN
+               (SELECT queued_at FROM holdfast.life WHERE job_id = j.id) END, j.created_at))]
+      FROM q, j
 )
 SELECT j.id AS job_id, j.epoch, j.lane, j.prio, j.key, j.payload, j.attempt + 1 AS attempt, j.crashes, j.generation,
        j.deadline_at - q.at AS until_deadline,

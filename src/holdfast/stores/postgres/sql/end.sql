@@ -30,9 +30,9 @@ WITH r AS (
            AS u(id, code, message, detail, fingerprint, failure, meta) ON u.id = e.id
 ), a AS (
     INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure,
-                                  traceback)
+                                  traceback, cost)
     SELECT l.job_id, l.epoch, l.session_id, l.claim_seq, x.seq, l.claimed_at, q.at, l.attempt, l.generation, $5::text, x.failure,
-           x.failure ->> 'traceback'
+           x.failure ->> 'traceback', (x.meta ->> 'cost')::float8
       FROM q, l JOIN x ON x.id = l.job_id
 ), f AS (
     INSERT INTO holdfast.done (job_id, state, epoch, settle_seq, finished_at, attempt, crashes, generation, run_at, error_code, error_message)
@@ -43,7 +43,7 @@ WITH r AS (
     INSERT INTO holdfast.dead_letter (job_id, at, lane, attempts, code, message, detail, fingerprint)
     SELECT x.id, q.at, x.lane, x.attempt, x.code, x.message, x.detail, x.fingerprint FROM x, q WHERE $3::smallint = 4
 ), v AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)
-    SELECT x.seq, q.at, $4::smallint, ARRAY[x.id], ARRAY[x.epoch], ARRAY[x.attempt], ARRAY[x.meta], x.id FROM x, q
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id, lane)
+    SELECT x.seq, q.at, $4::smallint, ARRAY[x.id], ARRAY[x.epoch], ARRAY[x.attempt], ARRAY[x.meta], x.id, x.lane FROM x, q
 )
 SELECT id AS job_id, epoch, attempt, key FROM x

@@ -14,4 +14,4 @@ WITH q AS MATERIALIZED (
     INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, deadline_at, key)
     SELECT q.ord, u.id, $3::int, {$prio}, 0, 0, 1, q.deadline_at, {$key} FROM q, unnest($1::uuid[]) AS u(id)
 )
-INSERT INTO holdfast.event (seq, at, kind, job_ids) SELECT q.seq, q.at, 1, $1::uuid[] FROM q
+INSERT INTO holdfast.event (seq, at, kind, job_ids, lane) SELECT q.seq, q.at, 1, $1::uuid[], $3::int FROM q

@@ -19,7 +19,7 @@ WITH q AS MATERIALIZED (
     INSERT INTO holdfast.deferred (run_at, id, lane, prio, attempt, crashes, generation, deadline_at, key)
     SELECT q.run_at, j.id, $3::int, {$prio}, 0, 0, 1, q.deadline_at, {$key} FROM q, j WHERE q.run_at IS NOT NULL
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids)
-    SELECT q.seq, q.at, 1, array_agg(j.id) FROM q, j GROUP BY q.seq, q.at
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, lane)
+    SELECT q.seq, q.at, 1, array_agg(j.id), $3::int FROM q, j GROUP BY q.seq, q.at
 )
 SELECT id FROM j

@@ -21,7 +21,7 @@ WITH d AS (
       FROM q, d JOIN holdfast.job j ON j.id = d.id
         ON CONFLICT (job_id) DO UPDATE SET manual_retries = life.manual_retries + 1, manual_epoch = excluded.manual_epoch
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)
-    SELECT q.seq, q.at, $2::smallint, ARRAY[d.id], ARRAY[q.epoch], ARRAY[d.attempt], ARRAY[$3::jsonb], d.id FROM d, q
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id, lane)
+    SELECT q.seq, q.at, $2::smallint, ARRAY[d.id], ARRAY[q.epoch], ARRAY[d.attempt], ARRAY[$3::jsonb], d.id, d.lane FROM d, q
 )
 SELECT d.attempt, q.epoch FROM d, q

@@ -10,6 +10,6 @@ WITH q AS MATERIALIZED (
     INSERT INTO holdfast.done (job_id, state, epoch, finished_at, attempt, crashes, generation, error_code, error_message)
     SELECT j.id, 4, 0, q.at, 0, 0, 1, $5::text, $6::text FROM j, q
 )
-INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas)
-SELECT q.seq, q.at, 13, ARRAY[j.id], ARRAY[0::bigint], ARRAY[0::smallint], ARRAY[$7::jsonb] FROM j, q
+INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, lane)
+SELECT q.seq, q.at, 13, ARRAY[j.id], ARRAY[0::bigint], ARRAY[0::smallint], ARRAY[$7::jsonb], $3::int FROM j, q
 RETURNING seq

@@ -18,9 +18,9 @@ WITH d AS (
         ON u.id = d.job_id AND u.epoch = d.epoch
 ), a AS (
     INSERT INTO holdfast.attempt (job_id, epoch, session_id, claim_seq, settle_seq, started_at, ended_at, attempt, generation, outcome, failure,
-                                  traceback)
+                                  traceback, cost)
     SELECT x.job_id, x.epoch, x.session_id, x.claim_seq, q.seq, x.claimed_at, q.at, x.attempt, x.generation, x.outcome, x.failure,
-           x.failure ->> 'traceback' FROM x, q
+           x.failure ->> 'traceback', (x.meta ->> 'cost')::float8 FROM x, q
 ), r AS (
     INSERT INTO holdfast.ready (ord, id, lane, prio, attempt, crashes, generation, run_at, deadline_at, key)
     SELECT q.ord, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, q.at, x.deadline_at, x.key
@@ -30,9 +30,10 @@ WITH d AS (
     SELECT q.at + x.delay, x.job_id, x.lane, x.prio, x.attempt_now, x.crashes_now, x.generation, x.deadline_at, x.key, x.delay <= '0'
       FROM x, q WHERE x.delay > '0' OR x.key IS NOT NULL
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas)
-    SELECT q.seq, q.at, $9::smallint, g.ids, g.epochs, g.attempts, g.metas
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, lane, lanes)
+    SELECT q.seq, q.at, $9::smallint, g.ids, g.epochs, g.attempts, g.metas, CASE WHEN g.first = g.last THEN g.first END,
+           CASE WHEN g.first < g.last THEN g.lanes END
       FROM q, (SELECT array_agg(job_id) AS ids, array_agg(epoch) AS epochs, array_agg(attempt) AS attempts,
-                      array_agg(meta) AS metas FROM x) g
+                      array_agg(meta) AS metas, min(lane) AS first, max(lane) AS last, array_agg(lane) AS lanes FROM x) g
 )
 SELECT job_id, epoch, key, attempt FROM x

@@ -24,7 +24,7 @@ WITH f AS (
 ), b AS (
     DELETE FROM holdfast.dead_letter WHERE job_id = $1::uuid
 ), e AS (
-    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id)
-    SELECT q.seq, q.at, $2::smallint, ARRAY[f.job_id], ARRAY[f.epoch], ARRAY[0::smallint], ARRAY[$3::jsonb], f.job_id FROM f, q
+    INSERT INTO holdfast.event (seq, at, kind, job_ids, epochs, attempts, metas, job_id, lane)
+    SELECT q.seq, q.at, $2::smallint, ARRAY[f.job_id], ARRAY[f.epoch], ARRAY[0::smallint], ARRAY[$3::jsonb], f.job_id, g.lane FROM f, q, g
 )
 SELECT f.epoch, f.attempt FROM f

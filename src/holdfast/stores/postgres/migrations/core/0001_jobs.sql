@@ -136,7 +136,8 @@ CREATE TABLE holdfast.done (
     expired_at    timestamptz,
     error_code    text CHECK ((error_code IS NOT NULL) = (state = 4)),
     error_message text,
-    result        text CHECK (result IS NULL OR state = 3)
+    result        text CHECK (result IS NULL OR state = 3),
+    cost          float8                -- what the attempt cost that completed it; null: 1
 );
 CREATE INDEX done_ended ON holdfast.done (finished_at) WHERE state <> 3;
 -- Lists failed and cancelled jobs, newest first.

@@ -9,7 +9,8 @@ CREATE TABLE holdfast.session (
     queues     text[],                  -- the queues that the worker serves; null: those of its tasks
     -- Handlers that wait for the results of queued jobs. It is set while such handlers hold all slots of the worker, and 0
     -- while the worker has a slot to run jobs in.
-    waiting    integer NOT NULL DEFAULT 0
+    waiting    integer NOT NULL DEFAULT 0,
+    version    text NOT NULL            -- of Holdfast
 ) WITH (fillfactor = 50);
 
 -- The attempts that did not complete.
@@ -27,6 +28,7 @@ CREATE TABLE holdfast.attempt (
     outcome    text NOT NULL,
     failure    jsonb,
     traceback  text,                    -- the key of a row of `traceback`
+    cost       float8,                  -- null: 1
     PRIMARY KEY (job_id, epoch)
 );
 -- Retention looks for tracebacks that no attempt refers to.

@@ -24,6 +24,8 @@ $$ SELECT ((greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_cur
 
 -- One row records the same move of many jobs. Jobs, leases, attempts and ends point to their event rows, so the history of
 -- one job needs no index over the arrays. A rare move of a single job has its id in job_id (ADR 0003).
+-- lane to waits are for statistics: folding the log reads neither its jobs nor their lanes' names. A value that all jobs share is
+-- stored once.
 -- toast_tuple_target keeps batches of up to about 300 jobs in the row. STORAGE EXTERNAL turns compression off: it would
 -- cost CPU and save little on ids.
 CREATE TABLE holdfast.event (
@@ -36,11 +38,19 @@ CREATE TABLE holdfast.event (
     attempts   smallint[],
     durations  int[],                   -- milliseconds
     metas      jsonb[],
-    job_id     uuid
+    job_id     uuid,
+    lane       int,                     -- of all jobs
+    lanes      int[],                   -- of each job, if they differ
+    waits      int[]                    -- ms: how long each was due when it was claimed; if complete: how long it had been queued then
 ) WITH (toast_tuple_target = 8160);
 ALTER TABLE holdfast.event ALTER job_ids SET STORAGE EXTERNAL, ALTER epochs SET STORAGE EXTERNAL,
-    ALTER attempts SET STORAGE EXTERNAL, ALTER durations SET STORAGE EXTERNAL;
+    ALTER attempts SET STORAGE EXTERNAL, ALTER durations SET STORAGE EXTERNAL, ALTER lanes SET STORAGE EXTERNAL,
+    ALTER waits SET STORAGE EXTERNAL;
 CREATE INDEX event_job ON holdfast.event (job_id) WHERE job_id IS NOT NULL;
+
+-- A duration as an event stores it.
+CREATE FUNCTION holdfast.milliseconds(duration interval) RETURNS int LANGUAGE sql IMMUTABLE AS
+$$ SELECT greatest(0, least(date_part('epoch', duration) * 1000, 2147483647))::int $$;
 
 -- Whether the newest event is above the number that this cluster would give to the next one. Then the offset has to be
 -- raised. A snapshot ends before open transactions, so our own transaction and its events are added.

@@ -59,6 +59,7 @@ CREATE TABLE holdfast_job (
     result         TEXT CHECK (result IS NULL OR phase = 3),
     progress       TEXT CHECK (progress IS NULL OR phase = 2),
     key_slots      INTEGER,                                        -- how many jobs of its key may run at a time; null: one
+    cost           REAL,                                           -- what the attempt cost that completed it; null: 1
     claimed_mono   INTEGER                                         -- when the running attempt began; meaningless once it ended
 ) STRICT;
 

@@ -10,7 +10,8 @@ CREATE TABLE holdfast_session (
     queues       TEXT,                  -- the queues that the worker serves, as a JSON array; null: those of its tasks
     -- Handlers that wait for the results of queued jobs. It is set while such handlers hold all slots of the worker, and 0
     -- while the worker has a slot to run jobs in.
-    waiting      INTEGER NOT NULL DEFAULT 0
+    waiting      INTEGER NOT NULL DEFAULT 0,
+    version      TEXT NOT NULL          -- of Holdfast
 ) STRICT;
 
 -- The attempts that did not complete. The successful attempt is recorded in the row of its job.
@@ -27,6 +28,7 @@ CREATE TABLE holdfast_attempt (
     settle_event   INTEGER,
     refused        INTEGER NOT NULL DEFAULT 0,                     -- a stale write under this lease was refused
     traceback      TEXT,                                           -- the key of a row of holdfast_traceback
+    cost           REAL,                                           -- null: 1
     PRIMARY KEY (job, epoch)
 ) STRICT, WITHOUT ROWID;
 -- Retention looks for tracebacks that no attempt refers to.

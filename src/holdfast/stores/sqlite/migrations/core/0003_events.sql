@@ -8,6 +8,7 @@ CREATE TABLE holdfast_event (
     at    INTEGER NOT NULL,
     kind  INTEGER NOT NULL,
     job   TEXT,
-    moves TEXT NOT NULL
+    moves TEXT NOT NULL,
+    facts TEXT                                                    -- what statistics need: see stores/sqlite/facts.py
 ) STRICT;
 CREATE INDEX holdfast_event_job ON holdfast_event (job) WHERE job IS NOT NULL;
