@@ -11,6 +11,7 @@ from holdfast.engine.tables.sql import moment, read
 from holdfast.jobs.job import Event
 from holdfast.statistics.counting import LAST_ATTEMPT
 from holdfast.statistics.metrics import SAMPLES, STEPS, Metric, Step
+from holdfast.values.histogram import bucket_of
 
 #: (period in minutes, its begin, queue, task, dependency, code, metric, bucket)
 Key = tuple[Any, ...]
@@ -96,8 +97,6 @@ async def stored(store: Store) -> Counter[Key]:
 
 def in_buckets(figures: Counter[Key]) -> Counter[Key]:
     """Return recounted figures with the running times by their buckets, as they are stored."""
-    from holdfast.values.histogram import bucket_of
-
     found: Counter[Key] = Counter()
     for (*key, metric, place), value in figures.items():
         found[*key, metric, bucket_of(place) if metric is Metric.ran else place] += value

@@ -15,7 +15,7 @@ CREATE TABLE holdfast.statistic (
     step    smallint NOT NULL,          -- minutes: 1, 60 or 1440
     at      timestamptz NOT NULL,       -- when the minute, hour or day began
     series  bigint NOT NULL,
-    metric smallint NOT NULL,          -- the numbers of holdfast.statistics.metrics.Metric
+    metric  smallint NOT NULL,          -- the numbers of holdfast.statistics.metrics.Metric
     bucket  smallint NOT NULL,
     value   float8 NOT NULL,
     PRIMARY KEY (step, at, series, metric, bucket)
