@@ -76,7 +76,7 @@ function Drawing({ title, chart, stacked = false, text, roundUp, now }: Props): 
         <g transform={`translate(${LABELS} ${TOP})`}>
           {stacked
             ? stacks.map((boxes, number) =>
-                boxes.map(({ index, y, height }) => <rect key={`${number} ${index}`} x={index * step} y={y} width={Math.max(1, step - 1)} height={height} className={`area area-${chart.lines[number]!.kind}`} />),
+                boxes.map(({ index, y, height }) => <rect key={`${number} ${index}`} x={index * step} y={y} width={Math.max(1, step - 1)} height={height} className={`area-${chart.lines[number]!.kind}`} />),
               )
             : chart.lines.map((line) => <path key={line.label} d={pathOf(line.values, most, space, HEIGHT)} className={`line line-${line.kind}`} />)}
           {chart.at.map((at, index) => (

@@ -104,7 +104,7 @@ export interface Rate {
   values: Array<number | null>;
 }
 
-/** Returns how many jobs each queue completes a minute; `undefined` for one that the series has added to the others. */
+/** Returns how many jobs each queue completed a minute before *until*, to when they are counted; `undefined` for one that the series has added to the others. */
 export function ratesOf(series: StatisticSeriesView, until: number): (queue: string) => Rate | undefined {
   const lines = new Map(series.lines.map((line) => [line.name, line]));
   const nothing: StatisticLineView = { name: "", values: series.at.map(() => 0) };
@@ -115,9 +115,10 @@ export function ratesOf(series: StatisticSeriesView, until: number): (queue: str
 }
 
 function perMinute(at: string[], values: Array<number | null>, until: number): number {
-  const begin = Math.max(0, at.length - 1 - RECENT);
+  const end = at.filter((begun) => Date.parse(begun) <= until).length;
+  const begin = Math.max(0, end - 1 - RECENT);
   const passed = until - Date.parse(at[begin] ?? "");
-  const count = values.slice(begin).reduce<number>((sum, value) => sum + (value ?? 0), 0);
+  const count = values.slice(begin, end).reduce<number>((sum, value) => sum + (value ?? 0), 0);
   return count / Math.max(1, passed / MINUTE) || 0;
 }
 

@@ -63,6 +63,11 @@ test("the rate is of the last five minutes and the current one", () => {
   expect(rateOf("idle")!.perMinute).toBe(0);
 });
 
+test("a rate ends where the counting has come to, and is no lower because it is behind", () => {
+  const rateOf = ratesOf(series(0, { mail: [10, 10, 10, 10, 10, 10, 5, 0, 0, 0, 0, 0, 0] }), START + 6.5 * 60_000);
+  expect(rateOf("mail")!.perMinute).toBeCloseTo(10);
+});
+
 test("a queue that was added to the others has no rate of its own", () => {
   const rateOf = ratesOf(series(0, { mail: [1, 1, 1], "(other)": [9, 9, 9] }), START + 180_000);
   expect(rateOf("small")).toBeUndefined();

@@ -56,7 +56,8 @@ function Known({ job, asked }: { job: JobView; asked: { error: unknown; dataUpda
   const tried = useMemo(() => attempts.data?.attempts ?? [], [attempts.data]);
   const isCut = (attempts.data?.next ?? null) !== null;
   const last = isCut ? undefined : tried.at(-1);
-  const cause = job.state === "failed" && last ? causeOf(last) : undefined;
+  // A job may also have failed for another reason than its last attempt, such as its deadline.
+  const cause = job.state === "failed" && last?.error_code === job.error_code ? causeOf(last) : undefined;
   return (
     <article className="job">
       <header className="job-head">
@@ -76,7 +77,7 @@ function Known({ job, asked }: { job: JobView; asked: { error: unknown; dataUpda
           {cause && (
             <>
               {" "}
-              The cause: <code className="cause">{cause}</code>
+              The cause: <code>{cause}</code>
             </>
           )}
         </p>
@@ -91,8 +92,8 @@ function Known({ job, asked }: { job: JobView; asked: { error: unknown; dataUpda
 }
 
 /** Returns the first line of the technical detail, which the server shows to engineers only. */
-function causeOf(attempt: AttemptView): string | undefined {
-  return attempt.error_detail?.trim().split("\n", 1)[0] || undefined;
+function causeOf(attempt: AttemptView | undefined): string | undefined {
+  return attempt?.error_detail?.trim().split("\n", 1)[0]!.slice(0, 300) || undefined;
 }
 
 function capital(text: string): string {
