@@ -119,6 +119,22 @@ def test_the_tab_and_the_open_attempt_are_in_the_address(world: World, visit: Vi
     expect(page.get_by_role("tab", name="Result")).to_be_focused()
 
 
+def test_an_attempt_says_its_error_to_engineers_and_the_sentence_for_customers_to_owners(
+    world: World, visit: Visit
+) -> None:  # E66 E68
+    world.fails.add("theirs.pdf")
+    job_id = world.enqueue("convert", {"owner": "carla"}, pdf="theirs.pdf")
+    row = world.until(job_id, "failed")
+    for role, owner, shown in (
+        ("owner", "carla", str(row.error_message)),
+        ("viewer", None, "ConnectionError: the press"),
+    ):
+        page = visit().sign_in(role, owner).open(f"jobs/{job_id}")
+        expect(page.locator(".attempts summary").first).to_contain_text(shown)
+        expect(page.locator(".sentence p code")).to_have_count(0 if owner else 1)
+        assert ("ConnectionError" in page.content()) == (owner is None)
+
+
 # -- many jobs -------------------------------------------------------------------------------------------------------
 def test_selected_jobs_are_retried_and_the_others_are_not(world: World, visit: Visit) -> None:  # E68
     ids = failed(world, "some", "some-1.pdf", "some-2.pdf", "some-3.pdf")

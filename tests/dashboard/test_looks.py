@@ -110,6 +110,19 @@ def test_a_large_payload_is_shown_in_parts(visit: Visit, hostile: dict[str, str]
     expect(page.get_by_role("button", name="Show all 90,000 characters")).to_have_count(0)
 
 
+def test_commands_in_a_sentence_are_shown_as_code(
+    world: World, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E68
+    monkeypatch.setenv("HOLDFAST_HEALTH_DEAD_LETTERS", "1")
+    world.fails.add("dead.pdf")
+    world.until(world.enqueue("convert", pdf="dead.pdf"), "failed")
+    page = visit().sign_in().open()
+    expect(
+        page.get_by_role("main").locator("code").filter(has_text="holdfast dead groups").first
+    ).to_be_visible()
+    expect(page.get_by_role("main")).not_to_contain_text("`")
+
+
 # -- nothing to show -------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:

@@ -107,7 +107,7 @@ def strip(site: ASGIApp, prefix: str) -> ASGIApp:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[World]:
+def running(folder: Path, *, maintenance: bool = True) -> Iterator[World]:
     ready: list[World] = []
     up, stop = threading.Event(), asyncio.Event()
 
@@ -126,7 +126,7 @@ def running(folder: Path) -> Iterator[World]:
             async with app:
                 serving = asyncio.create_task(server.serve(sockets=[listening]))
                 ready.append(World(app, asyncio.get_running_loop(), address_of(listening), site))
-                working = asyncio.create_task(app.run_worker(concurrency=8))
+                working = asyncio.create_task(app.run_worker(concurrency=8, maintenance=maintenance))
                 up.set()
                 await stop.wait()
                 ready[0].gate.set()

@@ -35,6 +35,11 @@ export function State({ state }: { state: string }): ReactNode {
   );
 }
 
+/** A text whose parts in backticks are shown as code. */
+export function Coded({ text }: { text: string }): ReactNode {
+  return text.split("`").map((part, index, parts) => (index % 2 === 1 && index < parts.length - 1 ? <code key={index}>{part}</code> : part));
+}
+
 // -- time -------------------------------------------------------------------------------------------------------------
 let second = now();
 const tickers = new Set<() => void>();

@@ -7,7 +7,7 @@ import { changesOf, hiddenIn } from "../diff.ts";
 import { Icon } from "../icons.tsx";
 import { Json, Long } from "../json.tsx";
 import { useLive } from "../live.tsx";
-import { CopyButton, Empty, Failure, Link, Sheet, Skeleton, State, Tabs, Time, copy, useKeys, useNow, useToast } from "../parts.tsx";
+import { Coded, CopyButton, Empty, Failure, Link, Sheet, Skeleton, State, Tabs, Time, copy, useKeys, useNow, useToast } from "../parts.tsx";
 import { written } from "../query.ts";
 import { ROOT, setQuery, usePlace } from "../router.ts";
 import { useSession } from "../session.tsx";
@@ -54,6 +54,10 @@ function Known({ job, asked }: { job: JobView; asked: { error: unknown; dataUpda
   const { why, events, attempts } = useParts(job);
   const current = useNow();
   const tried = useMemo(() => attempts.data?.attempts ?? [], [attempts.data]);
+  const isCut = (attempts.data?.next ?? null) !== null;
+  const last = isCut ? undefined : tried.at(-1);
+  // A job may also have failed for another reason than its last attempt, such as its deadline.
+  const cause = job.state === "failed" && last?.error_code === job.error_code ? causeOf(last) : undefined;
   return (
     <article className="job">
       <header className="job-head">
@@ -68,15 +72,28 @@ function Known({ job, asked }: { job: JobView; asked: { error: unknown; dataUpda
       </header>
       <div className={`sentence sentence-${job.state === "failed" ? "fail" : "plain"}`}>
         <State state={job.state} />
-        <p aria-live="polite">{why.data ? capital(why.data.sentence) : "…"}</p>
+        <p aria-live="polite">
+          {why.data ? <Coded text={capital(why.data.sentence)} /> : "…"}
+          {cause && (
+            <>
+              {" "}
+              The cause: <code>{cause}</code>
+            </>
+          )}
+        </p>
       </div>
       <Failure asked={[asked, why, events, attempts]} />
       <Facts job={job} />
       {events.data ? <TimelineView job={job} events={events.data.events} attempts={tried} now={current} /> : <Skeleton rows={3} />}
-      <Attempts attempts={tried} isCut={(attempts.data?.next ?? null) !== null} />
+      <Attempts attempts={tried} isCut={isCut} />
       <Details job={job} events={events.data?.events} isCut={(events.data?.next ?? null) !== null} />
     </article>
   );
+}
+
+/** Returns the first line of the technical detail, which the server shows to engineers only. */
+function causeOf(attempt: AttemptView | undefined): string | undefined {
+  return attempt?.error_detail?.trim().split("\n", 1)[0]!.slice(0, 300) || undefined;
 }
 
 function capital(text: string): string {
@@ -282,7 +299,7 @@ function Attempts({ attempts, isCut }: { attempts: AttemptView[]; isCut: boolean
                 <span className="number">{attempt.attempt}</span>
                 <State state={attempt.ended_at === null ? "processing" : (OUTCOMES[attempt.outcome ?? ""] ?? attempt.outcome ?? "failed")} />
                 {attempt.error_code && <code>{attempt.error_code}</code>}
-                <span className="cut">{attempt.error_message}</span>
+                <span className="cut">{causeOf(attempt) ?? attempt.error_message}</span>
                 <span className="quiet attempt-when">
                   {attempt.duration_ms !== null && `${lengthOf(attempt.duration_ms)} · `}
                   <Time at={attempt.started_at} />

@@ -1,16 +1,20 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { DeadLetterGroupView, DependencyView, JobView, OperationView, QueueView } from "holdfast-client";
 import { type ReactNode, useId } from "react";
-import { client, reasonOf } from "../api.ts";
+import { client, now, reasonOf } from "../api.ts";
+import { MinuteChart, Sparkline } from "../charts.tsx";
 import { type Clause, type Seen, clausesOf } from "../health.ts";
 import { Icon } from "../icons.tsx";
 import { useLive } from "../live.tsx";
-import { Empty, Failure, Link, Skeleton, State, Time, useNow, useToast } from "../parts.tsx";
+import { Coded, Empty, Failure, Link, Skeleton, State, Time, useNow, useToast } from "../parts.tsx";
 import { STATES, written } from "../query.ts";
 import { OperationProgress } from "../operations.tsx";
 import { useSession } from "../session.tsx";
-import { relative } from "../time.ts";
+import { type Rate, LAGS, chartOf, drainsIn, rateText, ratesOf, roundUp, roundUpTime } from "../statistics.ts";
+import { lengthOf, relative } from "../time.ts";
 
+/** Statistics are of minutes, so they are asked for less often than the rest. */
+const PATIENCE = 5;
 const LANES = 500;
 const CAUSES = 100;
 const GROUPS = 8;
@@ -31,11 +35,46 @@ async function readAll(): Promise<Seen> {
   return { health, queues: queues.queues, lanes: lanes.lanes, breakers: breakers.breakers, workers, groups: groups.groups, isCut: { queues: queues.next !== null, groups: groups.groups.length === CAUSES } };
 }
 
+/** Reads the last hour by minute: what became of jobs, how long they waited, and what each queue has completed. */
+async function readStatistics() {
+  const minutes = { since: "1h", step: "minute" } as const;
+  const [overview, completed, retried, failed, half, most, queues] = await Promise.all([
+    client.getOverview({ since: "1h" }),
+    client.getSeries({ metric: "completed", ...minutes }),
+    client.getSeries({ metric: "retried", ...minutes }),
+    client.getSeries({ metric: "failed", ...minutes }),
+    client.getSeries({ metric: "waited_p50", ...minutes }),
+    client.getSeries({ metric: "waited_p95", ...minutes }),
+    client.getSeries({ metric: "completed", by: "queue", ...minutes }),
+  ]);
+  return {
+    lag: overview.lag_ms,
+    throughput: chartOf([
+      { label: "completed", kind: "complete", of: completed },
+      { label: "retried", kind: "retry", of: retried },
+      { label: "failed", kind: "failed", of: failed },
+    ]),
+    waited: chartOf([
+      { label: "half of the jobs (p50)", kind: "half", of: half },
+      { label: "95 % of the jobs (p95)", kind: "most", of: most },
+    ]),
+    rateOf: ratesOf(queues, now() - overview.lag_ms),
+  };
+}
+
+type Read = Awaited<ReturnType<typeof readStatistics>>;
+
+function useStatistics() {
+  const { every } = useLive();
+  return useQuery({ queryKey: ["statistics"], queryFn: readStatistics, refetchInterval: every && every * PATIENCE, structuralSharing: false });
+}
+
 /** What people see who may see the whole engine. */
 function Engine(): ReactNode {
   const { every } = useLive();
   const current = useNow();
   const seen = useQuery({ queryKey: ["overview"], queryFn: readAll, refetchInterval: every });
+  const statistics = useStatistics();
   const data = seen.data;
   if (!data) return seen.error ? <Failure asked={[seen]} /> : <Skeleton rows={8} />;
   const isNew = data.queues.length === 0 && data.groups.length === 0;
@@ -50,13 +89,51 @@ function Engine(): ReactNode {
         <Figure label="Workers" value={data.workers.count} />
         <Figure label="Failed for good" value={data.groups.reduce((sum, group) => sum + group.count, 0)} isCut={data.isCut.groups} query="state:failed" />
       </dl>
-      {isNew ? <FirstJob /> : <Queues queues={data.queues} isCut={data.isCut.queues} />}
+      {isNew ? (
+        <FirstJob />
+      ) : (
+        <>
+          <Failure asked={[statistics]} />
+          <Charts read={statistics.data} isWaiting={statistics.isPending} />
+          <Queues queues={data.queues} isCut={data.isCut.queues} rateOf={statistics.data?.rateOf} />
+        </>
+      )}
       <div className="columns">
         <Breakers breakers={data.breakers} />
         <Causes groups={data.groups} />
       </div>
       <Operations />
       <Checks seen={data} />
+    </>
+  );
+}
+
+function Charts({ read, isWaiting }: { read: Read | undefined; isWaiting: boolean }): ReactNode {
+  const current = useNow();
+  if (!read && !isWaiting) return null;
+  if (!read)
+    return (
+      <div className="columns">
+        <div className="chart">
+          <Skeleton rows={6} />
+        </div>
+        <div className="chart">
+          <Skeleton rows={6} />
+        </div>
+      </div>
+    );
+  return (
+    <>
+      {read.lag > LAGS && (
+        <p className="notice notice-warn">
+          <Icon name="warn" />
+          <span>Statistics are {lengthOf(Math.round(read.lag / 1000) * 1000)} behind: maintenance has not counted what happened since.</span>
+        </p>
+      )}
+      <div className="columns">
+        <MinuteChart title="Jobs per minute" chart={read.throughput} stacked text={(value) => value.toLocaleString("en", { maximumFractionDigits: 1 })} roundUp={roundUp} now={current} />
+        <MinuteChart title="Waiting time" chart={read.waited} text={lengthOf} roundUp={roundUpTime} now={current} />
+      </div>
     </>
   );
 }
@@ -74,7 +151,7 @@ function Sentence({ clauses }: { clauses: Clause[] }): ReactNode {
                 {clause.text}
               </Link>
             ) : (
-              clause.text
+              <Coded text={clause.text} />
             )}{" "}
           </span>
         ))}
@@ -101,7 +178,7 @@ function Figure({ label, value, isCut = false, query }: { label: string; value: 
   );
 }
 
-function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): ReactNode {
+function Queues({ queues, isCut, rateOf }: { queues: QueueView[]; isCut: boolean; rateOf: Read["rateOf"] | undefined }): ReactNode {
   const { may } = useSession();
   const canPause = may("operate");
   return (
@@ -114,6 +191,15 @@ function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): Rea
               <th scope="col">Queue</th>
               <th scope="col" className="number">
                 Waiting
+              </th>
+              <th scope="col" className="number wide" title="Completed jobs, over the last five minutes">
+                Per minute
+              </th>
+              <th scope="col" className="number wide" title="At this rate, if nothing is added">
+                Drains in
+              </th>
+              <th scope="col" className="wide" title="Completed jobs of the last hour, by minute">
+                Trend
               </th>
               <th scope="col" className="number wide">
                 Workers
@@ -136,6 +222,7 @@ function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): Rea
                   </Link>
                 </th>
                 <td className="number">{queue.waiting.toLocaleString("en")}</td>
+                <Pace queue={queue} rate={rateOf?.(queue.name)} />
                 <td className="number wide">{queue.workers}</td>
                 <td className="name quiet wide">{queue.tasks.join(", ") || "–"}</td>
                 <td>{queue.held ? <Held held={queue.held} /> : queue.workers === 0 ? <span className="tone-warn">no worker serves it</span> : "open"}</td>
@@ -149,8 +236,20 @@ function Queues({ queues, isCut }: { queues: QueueView[]; isCut: boolean }): Rea
           </tbody>
         </table>
       </div>
-      {isCut && <p className="quiet">The first {LANES} queues by name are shown; `holdfast queues` lists all.</p>}
+      {isCut && <p className="quiet">The first {LANES} queues by name are shown; <code>holdfast queues</code> lists all.</p>}
     </section>
+  );
+}
+
+/** How fast a queue moves. A paused one does not, whatever it did before. */
+function Pace({ queue, rate }: { queue: QueueView; rate: Rate | undefined }): ReactNode {
+  const left = rate && !queue.held ? drainsIn(queue.waiting, rate.perMinute) : undefined;
+  return (
+    <>
+      <td className="number wide">{rate ? rateText(rate.perMinute) : "–"}</td>
+      <td className="number wide">{left === undefined ? "–" : lengthOf(left)}</td>
+      <td className="wide">{rate && <Sparkline values={rate.values} label={`Trend of ${queue.name}: ${rateText(rate.perMinute)} per minute now`} />}</td>
+    </>
   );
 }
 
@@ -273,7 +372,9 @@ function Checks({ seen }: { seen: Seen }): ReactNode {
           <li key={check.name} className={`check check-${check.status}`}>
             <Icon name={icons[check.status]} />
             <span className="off-screen">{words[check.status]}: </span>
-            <span>{check.text}</span>
+            <span>
+              <Coded text={check.text} />
+            </span>
           </li>
         ))}
       </ul>
