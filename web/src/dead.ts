@@ -167,3 +167,11 @@ export function standing(operation: OperationView, now: number): string {
   if (phase === "ramp") return `Ramp: ${perMinute(rate ?? Number(options.ramp_from))}${soon}; the rate doubles each minute up to ${perMinute(operation.rate ?? 0)}.`;
   return rate === null ? "As fast as it goes." : `At the full rate, ${perMinute(rate)}${soon}.`;
 }
+
+/** Returns which jobs an operation is for and what it changes, in words. */
+export function aboutOf({ filter, options }: OperationView): string {
+  const words = Object.entries(filter).map(([name, value]) => (name === "ids" ? count((value as string[]).length, "chosen job", "chosen jobs") : `${name} ${Array.isArray(value) ? value.join(" or ") : typeof value === "object" ? JSON.stringify(value) : String(value)}`));
+  if (options.to_queue) words.push(`to queue ${String(options.to_queue)}`);
+  if (options.patch) words.push(`changes ${Object.keys(options.patch).join(", ")}`);
+  return words.length === 0 ? "all" : words.join(", ");
+}

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { JobView, OperationFilter, OperationView, State as JobState } from "holdfast-client";
 import { type ReactNode, useId, useState } from "react";
 import { client, reasonOf } from "./api.ts";
-import { skippedWords, standing } from "./dead.ts";
+import { aboutOf, skippedWords, standing } from "./dead.ts";
 import { count } from "./health.ts";
 import { Icon } from "./icons.tsx";
 import { Failure, Link, Sheet, Skeleton, State, useNow, useToast } from "./parts.tsx";
@@ -201,7 +201,7 @@ export function OperationProgress({ operation, isOpen = false }: { operation: Op
       {seen.progress === "running" && (seen.phase || seen.rate !== null) && <p>{standing(seen, current)}</p>}
       <progress max={Math.max(seen.matched, 1)} value={seen.progress === "running" ? dealt : Math.max(seen.matched, 1)} aria-label={`${WORDS[seen.action] ?? seen.action} operation`} />
       <p className="quiet">
-        by {seen.by}
+        <span className="name">{aboutOf(seen)}</span> · by {seen.by}
         {seen.options.reason ? `: ${String(seen.options.reason)}` : ""}{" "}
         {seen.progress === "running" && (
           <button type="button" disabled={stop.isPending} onClick={() => stop.mutate()}>

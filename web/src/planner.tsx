@@ -124,7 +124,7 @@ function Shown({ act, preview, doable, hasPatch }: { act: PlannerProps["act"]; p
             </div>
           ))}
       </dl>
-      {preview.checked < matched && act === "redrive" && <p className="quiet">The arguments of the first {preview.checked} were checked; the others are checked when it is their turn.</p>}
+      {preview.checked > 0 && preview.checked < matched && <p className="quiet">The arguments of the first {preview.checked} were checked; the others are checked when it is their turn.</p>}
       {preview.sample.length > 0 && (
         <>
           <h3>For example</h3>
@@ -146,7 +146,7 @@ function Sampled({ job, hasPatch }: { job: PreviewedJobView; hasPatch: boolean }
   const about = (
     <>
       <span className="name">{job.task}</span>{" "}
-      <Link path={`jobs/${job.id}`} className="mono" aria-label={`Job ${job.id}`}>
+      <Link path={`jobs/${job.id}`} className="mono" title={job.id}>
         {job.id.slice(0, 8)}…{job.id.slice(-4)}
       </Link>{" "}
       {job.error_code && <code>{job.error_code}</code>}

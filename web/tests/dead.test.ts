@@ -1,6 +1,6 @@
 import type { OperationView } from "holdfast-client";
 import { expect, test } from "vitest";
-import { CAREFUL, causesOf, describe, ownersOf, perMinute, readFilter, readPlan, sentenceOf, skippedWords, standing, toApi } from "../src/dead.ts";
+import { CAREFUL, aboutOf, causesOf, describe, ownersOf, perMinute, readFilter, readPlan, sentenceOf, skippedWords, standing, toApi } from "../src/dead.ts";
 
 const NOW = Date.parse("2026-11-20T12:00:00Z");
 const group = (given: object) => ({ fingerprint: "f1", task: "convert", code: "NETWORK", message: "", count: 1, first_at: "2026-11-20T08:00:00Z", last_at: "2026-11-20T11:00:00Z", sample: "1", ...given });
@@ -61,6 +61,13 @@ test("a running plan says where it stands and what is next", () => {
   expect(standing(operation({ phase: "steady", current_rate: 200 / 60 }), NOW)).toBe("At the full rate, 200 a minute.");
   expect(standing(operation({ phase: "watching" }), NOW)).toBe("All were moved; 2 have not ended.");
   expect(perMinute(0.001)).toBe("0.06 a minute");
+});
+
+test("a plan says which jobs it is for and what it changes", () => {
+  const given = { filter: { code: ["A", "B"], task: ["convert"] }, options: { to_queue: "repairs", patch: { pages: 3 } } };
+  expect(aboutOf(operation(given))).toBe("code A or B, task convert, to queue repairs, changes pages");
+  expect(aboutOf(operation({ filter: { ids: ["1", "2"] }, options: {} }))).toBe("2 chosen jobs");
+  expect(aboutOf(operation({ filter: {}, options: {} }))).toBe("all");
 });
 
 test("an unknown reason is shown as it is", () => {

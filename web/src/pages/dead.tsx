@@ -188,9 +188,11 @@ function CauseRow({ group, filter }: { group: DeadLetterGroupView; filter: DeadF
     <tr>
       <td className="number">{group.count.toLocaleString("en")}</td>
       <td>
-        <Link path="dead" query={{ ...filter, code: group.code, task: group.task, cause: group.fingerprint }}>
-          <code>{group.code}</code> in <span className="name">{group.task}</span>
-        </Link>
+        <div>
+          <Link path="dead" query={{ ...filter, code: group.code, task: group.task, cause: group.fingerprint }}>
+            <code>{group.code}</code> in <span className="name">{group.task}</span>
+          </Link>
+        </div>
         <span className="message quiet" title={group.message}>
           {group.message}
         </span>
@@ -303,11 +305,14 @@ function Letters({ filter, text }: { filter: DeadFilter; text: string }): ReactN
                       <Link id={`letter-${index}`} path={`jobs/${letter.id}`} className="name" title={letter.id} onFocus={() => setFocused(index)}>
                         {letter.task}
                       </Link>
+                      <div className="mono quiet wide">
+                        {letter.id.slice(0, 8)}…{letter.id.slice(-4)}
+                      </div>
                     </th>
                     <td>
                       <code>{letter.code}</code>
-                      <span className="message quiet" title={letter.message}>
-                        {letter.message}
+                      <span className="message quiet" title={letter.detail ?? letter.message}>
+                        {letter.detail ?? letter.message}
                       </span>
                     </td>
                     <td className="name wide">{letter.queue}</td>
