@@ -10,7 +10,7 @@ import { OperationProgress } from "./operations.tsx";
 import { Failure, Link, Sheet, Skeleton } from "./parts.tsx";
 import { lengthOf } from "./time.ts";
 
-/** How long nobody writes before the preview is asked for again. */
+/** How long the form stands still before the preview is asked for again. */
 const PAUSE = 400;
 
 interface PlannerProps {
