@@ -272,6 +272,7 @@ def test_everything_is_reached_by_the_keyboard(world: World, visit: Visit) -> No
     expect(page.locator("#row-1")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{world.url}/jobs/{ids[0]}")
+    expect(page.get_by_role("button", name="Retry now")).to_be_visible()
     page.keyboard.press("r")
     world.until(ids[0], "complete")
     page.keyboard.press("g")

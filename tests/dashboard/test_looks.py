@@ -136,6 +136,7 @@ def test_an_engine_without_jobs_says_how_to_enqueue_one(visit: Visit, empty: Wor
     expect(page.locator(".sentence")).to_contain_text("All is well")
     for path in ("", "jobs"):
         expect(visitor.open(path).get_by_text("holdfast enqueue greet").first).to_be_visible()
+    expect(visitor.open("dead").get_by_text("There are no dead letters")).to_be_visible()
     owner = visit(empty).sign_in("owner", "newcomer")
     expect(owner.open().get_by_text("newcomer has no jobs yet")).to_be_visible()
 
@@ -163,6 +164,8 @@ def test_axe_finds_nothing_on_any_page(
         "jobs",
         "jobs?q=colour:red",
         "jobs?q=owner:nobody",
+        "dead",
+        "dead?age=old",
         f"jobs/{hostile['refused']}?tab=events",
         f"jobs/{hostile['waiting']}",
     ):

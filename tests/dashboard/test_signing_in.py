@@ -101,7 +101,7 @@ def test_who_may_only_look_finds_nothing_to_press(
     job_id = world.enqueue("convert", {"owner": "look"}, pdf="look.pdf")
     world.until(job_id, "failed")
     visitor = visit().sign_in("viewer")
-    for path in ("", "jobs", f"jobs/{job_id}"):
+    for path in ("", "jobs", "dead", f"jobs/{job_id}"):
         page = visitor.open(path)
         expect(page.get_by_text("read-only")).to_be_visible()
         expect(page.get_by_role("main").get_by_role("heading").first).to_be_attached()

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 const PATHS: Record<string, string> = {
   overview: "M2.5 2.5h4v5h-4zM9.5 2.5h4v3h-4zM9.5 8.5h4v5h-4zM2.5 10.5h4v3h-4z",
   jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",
+  dead: "M2.5 4h11v8.5h-11zM2.5 4.5L8 9l5.5-4.5",
   queued: "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M8 5v3l2 1.5",
   processing: "M5 3.5v9l7.5-4.5z",
   complete: "M3 8.5l3.5 3.5L13 4.5",

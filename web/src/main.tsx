@@ -2,6 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Component, useEffect } from "react";
 import { createRoot } from "react-dom/client";
 import { LiveArea } from "./live.tsx";
+import { DeadPage } from "./pages/dead.tsx";
 import { JobPage } from "./pages/job.tsx";
 import { JobsPage } from "./pages/jobs.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
@@ -17,12 +18,13 @@ function Page(): ReactNode {
   const { path } = usePlace();
   const { environment } = useSession();
   const [page = "", id] = path.split("/");
-  const title = page === "" ? "Overview" : id ? `Job ${id.slice(0, 8)}` : "Jobs";
+  const title = page === "" ? "Overview" : page === "dead" ? "Dead letters" : id ? `Job ${id.slice(0, 8)}` : "Jobs";
   useEffect(() => {
     document.title = `${environment ? `[${environment}] ` : ""}${title} · Holdfast`;
   }, [environment, title]);
   if (path === "") return <OverviewPage />;
   if (path === "jobs") return <JobsPage />;
+  if (path === "dead") return <DeadPage />;
   if (page === "jobs" && id) return <JobPage key={id} id={decodeURIComponent(id)} />;
   return (
     <Empty title="There is no such page">

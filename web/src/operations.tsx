@@ -2,9 +2,10 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { JobView, OperationFilter, OperationView, State as JobState } from "holdfast-client";
 import { type ReactNode, useId, useState } from "react";
 import { client, reasonOf } from "./api.ts";
+import { aboutOf, skippedWords, standing } from "./dead.ts";
 import { count } from "./health.ts";
 import { Icon } from "./icons.tsx";
-import { Failure, Link, Sheet, Skeleton, State, useToast } from "./parts.tsx";
+import { Failure, Link, Sheet, Skeleton, State, useNow, useToast } from "./parts.tsx";
 
 export type Act = "retry" | "cancel";
 
@@ -180,24 +181,34 @@ export function OperationProgress({ operation, isOpen = false }: { operation: Op
     onError: (error) => say(reasonOf(error), "failed"),
   });
   const seen = asked.data;
+  const current = useNow();
   const dealt = seen.done + seen.refused;
-  const state: Record<string, string> = { running: "running", done: "done", cancelled: "stopped; what is done stays done", failed: `failed: ${seen.error ?? "see the log"}` };
+  const skipped = skippedWords(seen.skipped);
+  const states: Record<string, string> = {
+    running: "running",
+    done: "done",
+    stopped: `stopped: ${seen.error ?? "too many failed again"}`,
+    cancelled: "stopped; what is done stays done",
+    failed: `failed: ${seen.error ?? "see the log"}`,
+  };
   return (
-    <div className="operation" data-progress={seen.progress}>
+    <div className="operation" data-progress={seen.progress} data-phase={seen.phase ?? undefined}>
       <p aria-live={isOpen ? "polite" : undefined}>
-        <strong>{WORDS[seen.action] ?? seen.action}</strong>: {dealt.toLocaleString("en")} of {seen.matched.toLocaleString("en")} · {state[seen.progress]}
-        {seen.refused > 0 && ` · ${count(seen.refused, "had", "had")} changed meanwhile and stay as they are`}
+        <strong>{WORDS[seen.action] ?? seen.action}</strong>: {dealt.toLocaleString("en")} of {seen.matched.toLocaleString("en")} · {states[seen.progress]}
+        {seen.ended > 0 && ` · ${seen.failed_again} of ${seen.ended} that ended failed again`}
+        {skipped.length > 0 && ` · skipped: ${skipped.join(", ")}`}
       </p>
+      {seen.progress === "running" && (seen.phase || seen.rate !== null) && <p>{standing(seen, current)}</p>}
       <progress max={Math.max(seen.matched, 1)} value={seen.progress === "running" ? dealt : Math.max(seen.matched, 1)} aria-label={`${WORDS[seen.action] ?? seen.action} operation`} />
       <p className="quiet">
-        by {seen.by}
+        <span className="name">{aboutOf(seen)}</span> · by {seen.by}
         {seen.options.reason ? `: ${String(seen.options.reason)}` : ""}{" "}
         {seen.progress === "running" && (
           <button type="button" disabled={stop.isPending} onClick={() => stop.mutate()}>
             <Icon name="cancelled" /> Stop
           </button>
         )}
-        {seen.progress !== "running" && isOpen && (
+        {seen.progress !== "running" && isOpen && seen.action !== "discard" && (
           <Link path="jobs" query={{ q: seen.action === "cancel" ? "state:cancelled" : null }}>
             Show jobs
           </Link>

@@ -1,6 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { type KeyboardEvent, type ReactNode, useEffect, useId, useState } from "react";
 import { client, reasonOf } from "./api.ts";
+import { DeadCount } from "./dead-count.tsx";
 import { Icon } from "./icons.tsx";
 import { useLive, useNewest } from "./live.tsx";
 import { Link, Sheet, useKeys, useNow, useToast } from "./parts.tsx";
@@ -13,6 +14,7 @@ import { lengthOf } from "./time.ts";
 const PAGES = [
   { path: "", label: "Overview", icon: "overview", key: "o" },
   { path: "jobs", label: "Jobs", icon: "jobs", key: "j" },
+  { path: "dead", label: "Dead letters", icon: "dead", key: "d", count: DeadCount },
 ];
 /** Older than this, the top bar says how old what you see is. */
 const OLD = 5000;
@@ -69,6 +71,7 @@ function Rail(): ReactNode {
               <Link path={page.path} aria-current={isHere ? "page" : undefined}>
                 <Icon name={page.icon} />
                 {page.label}
+                {page.count && <page.count />}
               </Link>
             </li>
           );
@@ -235,12 +238,14 @@ const KEYS: Array<[string, string]> = [
   ["Ctrl K", "find a job or a command"],
   ["g o", "Overview"],
   ["g j", "Jobs"],
-  ["/", "write a query"],
-  ["j, k", "next and previous job"],
+  ["g d", "Dead letters"],
+  ["/", "write a query, or the filter of dead letters"],
+  ["j, k", "next and previous job or dead letter"],
   ["Enter", "open the job"],
   ["x", "select the job"],
   ["Shift X", "act on all that match"],
   ["r, c", "retry, cancel what is selected, or the job that is open"],
+  ["r, d", "redrive, discard the dead letter that has the focus"],
   ["e", "edit the open job and retry it"],
   ["p", "pause and resume live updates"],
   ["t", "change the theme"],

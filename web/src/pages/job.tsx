@@ -3,6 +3,7 @@ import type { AttemptView, EventView, JobView } from "holdfast-client";
 import { Problem } from "holdfast-client";
 import { type ReactNode, useId, useMemo, useState } from "react";
 import { client, reasonOf } from "../api.ts";
+import { Changes } from "../changes.tsx";
 import { changesOf, hiddenIn } from "../diff.ts";
 import { Icon } from "../icons.tsx";
 import { Json, Long } from "../json.tsx";
@@ -225,20 +226,7 @@ function EditSheet({ job, onClose }: { job: JobView; onClose: () => void }): Rea
         ) : changes.length === 0 ? (
           <p className="quiet">Nothing is changed yet.</p>
         ) : (
-          <table className="counts">
-            <caption>What changes</caption>
-            <tbody>
-              {changes.slice(0, 50).map((change) => (
-                <tr key={change.path}>
-                  <th scope="row" className="mono">
-                    {change.path}
-                  </th>
-                  <td>{change.before === undefined ? <span className="quiet">not there</span> : <del>{change.before.slice(0, 300)}</del>}</td>
-                  <td>{change.after === undefined ? <span className="quiet">removed</span> : <ins>{change.after.slice(0, 300)}</ins>}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Changes changes={changes} caption="What changes" />
         )}
       </div>
       <footer className="sheet-foot">
