@@ -115,10 +115,10 @@ function Charts({ read, isWaiting }: { read: Read | undefined; isWaiting: boolea
     return (
       <div className="columns">
         <div className="chart">
-          <Skeleton rows={6} />
+          <Skeleton rows={5} />
         </div>
         <div className="chart">
-          <Skeleton rows={6} />
+          <Skeleton rows={5} />
         </div>
       </div>
     );
