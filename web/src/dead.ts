@@ -87,8 +87,9 @@ export interface Plan {
   patch: string;
   reason: string;
 }
-/** A mistake costs five jobs with these. */
-export const CAREFUL: Plan = { canary: "5", rampFrom: "10", rate: "200", stopAbove: "20", queue: "", patch: "", reason: "" };
+export const BLANK: Plan = { canary: "", rampFrom: "", rate: "", stopAbove: "", queue: "", patch: "", reason: "" };
+/** With these a mistake costs five jobs. */
+export const CAREFUL: Plan = { ...BLANK, canary: "5", rampFrom: "10", rate: "200", stopAbove: "20" };
 
 type Options = Pick<OperationRequest, "canary" | "ramp_from" | "rate" | "stop_above" | "to_queue" | "patch" | "reason">;
 export type Problems = Partial<Record<keyof Plan, string>>;

@@ -5,6 +5,7 @@ import { client, reasonOf } from "./api.ts";
 import { aboutOf, skippedWords, standing } from "./dead.ts";
 import { count } from "./health.ts";
 import { Icon } from "./icons.tsx";
+import { useLive } from "./live.tsx";
 import { Failure, Link, Sheet, Skeleton, State, useNow, useToast } from "./parts.tsx";
 
 export type Act = "retry" | "cancel";
@@ -169,11 +170,12 @@ const WORDS: Record<string, string> = { retry: "Retry", cancel: "Cancel", redriv
 export function OperationProgress({ operation, isOpen = false }: { operation: OperationView; isOpen?: boolean }): ReactNode {
   const say = useToast();
   const queries = useQueryClient();
+  const { isLive } = useLive();
   const asked = useQuery({
     queryKey: ["operation", operation.id],
     queryFn: () => client.getOperation(operation.id),
     initialData: operation,
-    refetchInterval: (query) => (query.state.data?.progress === "running" ? 1000 : false),
+    refetchInterval: (query) => ((isLive || isOpen) && query.state.data?.progress === "running" ? 1000 : false),
   });
   const stop = useMutation({
     mutationFn: () => client.cancelOperation(operation.id),

@@ -3,7 +3,7 @@ import type { OperationPreview, OperationRequest, OperationView, PreviewedJobVie
 import { type ReactNode, useEffect, useId, useState } from "react";
 import { client } from "./api.ts";
 import { Changes } from "./changes.tsx";
-import { CAREFUL, type DeadFilter, type Plan, type Problems, describe, readPlan, skippedWords, toApi } from "./dead.ts";
+import { BLANK, CAREFUL, type DeadFilter, type Plan, type Problems, describe, readPlan, skippedWords, toApi } from "./dead.ts";
 import { changesOf } from "./diff.ts";
 import { count } from "./health.ts";
 import { OperationProgress } from "./operations.tsx";
@@ -24,7 +24,7 @@ interface PlannerProps {
 /** Plans to redrive or discard all that match: preview, options, start. The preview is always of what the button starts. */
 export function Planner({ act, filter, at, onClose }: PlannerProps): ReactNode {
   const queries = useQueryClient();
-  const [plan, setPlan] = useState<Plan>(act === "redrive" ? CAREFUL : { canary: "", rampFrom: "", rate: "", stopAbove: "", queue: "", patch: "", reason: "" });
+  const [plan, setPlan] = useState<Plan>(act === "redrive" ? CAREFUL : BLANK);
   const [begun, setBegun] = useState<OperationView>();
   const { options, problems } = readPlan(plan, filter.task !== undefined);
   const isSound = Object.keys(problems).length === 0;

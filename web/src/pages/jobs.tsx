@@ -2,6 +2,7 @@ import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-quer
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { JobView, OperationFilter } from "holdfast-client";
 import { type KeyboardEvent, type ReactNode, useEffect, useId, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { flushSync } from "react-dom";
 import { client, now } from "../api.ts";
 import { Icon } from "../icons.tsx";
 import { useLive } from "../live.tsx";
@@ -48,11 +49,14 @@ function QueryBar({ text, problems }: { text: string; problems: string[] }): Rea
   useKeys({ "/": () => input.current?.focus() });
   const take = (word: string) => {
     const next = completed(written, cursor ?? written.length, word);
-    setWritten(next.text);
-    setCursor(next.cursor);
-    setChosen(-1);
+    // Drawn at once: the next key comes before the next frame, and would be written where the cursor was.
+    flushSync(() => {
+      setWritten(next.text);
+      setCursor(next.cursor);
+      setChosen(-1);
+    });
     input.current?.focus();
-    requestAnimationFrame(() => input.current?.setSelectionRange(next.cursor, next.cursor));
+    input.current?.setSelectionRange(next.cursor, next.cursor);
   };
   const press = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
