@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.engine.ports import FoldsEvents, Reclaim
+from holdfast.engine.ports import Reclaim
 from holdfast.jobs.job import JobSpec, NewJob, Settlement
 from holdfast.jobs.moves import Kind
 from holdfast.jobs.verdict import Failure, Verdict
@@ -18,6 +18,7 @@ from holdfast.statistics.sampling import sample
 from holdfast.testing import ManualClock
 from holdfast.values.histogram import bucket_of
 from holdfast.wiring import new_job_id
+from tests.contract.conftest import STORES
 from tests.contract.world import LANE, World, bury, done, release, retry
 from tests.contract.world import MINUTE as A_MINUTE
 from tests.statistics.recount import check, stored
@@ -26,10 +27,8 @@ OTHER_LANE = LANE._replace(queue="slow", task="render", dependency="browser", sh
 SPENT = timedelta(milliseconds=70)
 
 
-@pytest.fixture(autouse=True)
-def only_with_statistics(world: World) -> None:
-    if not isinstance(world.store.queries, FoldsEvents):
-        pytest.skip("the memory store keeps no statistics")
+#: The memory store keeps no statistics.
+pytestmark = pytest.mark.parametrize("world", [name for name in STORES if name != "memory"], indirect=True)
 
 
 async def fold_all(world: World) -> None:

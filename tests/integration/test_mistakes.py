@@ -501,7 +501,7 @@ POSTGRES_CALLS: dict[str, tuple[Callable[[World], Any], str]] = {
     ),
     "a webhook without a key": (
         lambda w: w.app.webhooks.create("https://1.1.1.1/"),
-        "need a key; set HOLDFAST_SECRET, the same in every process of this app; make one with python -c",
+        "need a key on PostgreSQL; set HOLDFAST_SECRET, the same in every process of this app; make one with python -c",
     ),
 }
 

@@ -51,7 +51,7 @@ def forecast(
     within: Annotated[str, typer.Option("--within", help="How far to look ahead.")] = "1h",
     bucket: Annotated[str, typer.Option("--bucket", help="The length of a piece of time.")] = "5m",
 ) -> None:
-    """Count the retries and delayed jobs that will be due from now on, by time and dependency."""
+    """Count the jobs that will be due, by time and dependency."""
     found = cli.ask(lambda app: app.queues.forecast(within=within, bucket=bucket))
     rows = [row._asdict() for row in found.scheduled]
     cli.table(

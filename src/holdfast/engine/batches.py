@@ -43,7 +43,7 @@ _ON_JOBS = (BatchAction.RETRY, BatchAction.CANCEL)
 _NOTHING = timedelta()
 
 
-class Step(NamedTuple):
+class OperationStep(NamedTuple):
     """What an operation has become by one step, which is to be recorded."""
 
     operation: Operation
@@ -60,34 +60,36 @@ class _Choice(NamedTuple):
     is_last: bool
 
 
-async def next_step(engine: Engine, operation: Operation, most: int) -> Step | None:
+async def next_step(engine: Engine, operation: Operation, most: int) -> OperationStep | None:
     """Do the next step of an operation that this process has taken, with at most *most* jobs.
 
     Returns None if another process has taken it since, or if it has ended. Raises `UsageError` if it cannot be carried out.
     """
     if "patch" in operation.options and not engine.tasks.keys() >= set(selected(operation).tasks):
-        return Step(operation, pacing.WATCH_EVERY)  # a process that has the task checks the arguments
+        return OperationStep(
+            operation, pacing.WATCH_EVERY
+        )  # a process that has the task checks the arguments
     if operation.pace is None:
         return await _plain_step(engine, operation, most)
     return await _paced_step(engine, operation, operation.pace, most)
 
 
-async def _plain_step(engine: Engine, operation: Operation, most: int) -> Step:
+async def _plain_step(engine: Engine, operation: Operation, most: int) -> OperationStep:
     batch = await do_batch(engine, operation, pacing.batch(operation.rate, most))
     moved = _with_totals(replace(operation, cursor=batch.cursor), batch.done, batch.skipped)
     return _resting(moved, batch.done, operation.rate, Progress.DONE if batch.is_last else None)
 
 
-async def _paced_step(engine: Engine, operation: Operation, pace: Pace, most: int) -> Step | None:
+async def _paced_step(engine: Engine, operation: Operation, pace: Pace, most: int) -> OperationStep | None:
     if not operation.state.chosen:
         operation = replace(operation, state=await _observed(engine, pace, operation))
         state = operation.state
         if state.course.too_many is not None and not state.is_last:
-            return Step(operation, end=Progress.STOPPED, reason=state.course.too_many)
+            return OperationStep(operation, end=Progress.STOPPED, reason=state.course.too_many)
         allowed = 0 if state.is_last else pacing.allowed(pace, state.course, most)
         if not allowed:
             is_done = state.is_last and not state.watched
-            return Step(operation, pacing.WATCH_EVERY, Progress.DONE if is_done else None)
+            return OperationStep(operation, pacing.WATCH_EVERY, Progress.DONE if is_done else None)
         choice = await _choose(engine, operation, allowed)
         state = replace(state, chosen=tuple(choice.ids), is_last=choice.is_last)
         recorded = await operations.advance(
@@ -142,12 +144,14 @@ def _with_totals(operation: Operation, done: int, skipped: Mapping[str, int]) ->
     )
 
 
-def _resting(operation: Operation, moved: int, rate: float | None, end: Progress | None = None) -> Step:
+def _resting(
+    operation: Operation, moved: int, rate: float | None, end: Progress | None = None
+) -> OperationStep:
     """Return the step after which the operation rests for as long as its rate asks."""
     now = operation.updated_at
     due = pacing.due_after(moved, rate, due=operation.state.due, now=now)
     operation = replace(operation, state=replace(operation.state, due=due))
-    return Step(operation, max(_NOTHING, due - now), end)
+    return OperationStep(operation, max(_NOTHING, due - now), end)
 
 
 # -- which jobs ---------------------------------------------------------------------------------------------------------

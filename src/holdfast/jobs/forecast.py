@@ -28,7 +28,7 @@ class Forecast:
     scheduled: list[Scheduled]  #: pieces with jobs, by time and dependency
 
 
-class Counted(NamedTuple):
+class ForecastRow(NamedTuple):
     """What a store has counted: the jobs of one dependency and one piece of time, in one walk along an index."""
 
     walk: int
@@ -40,7 +40,7 @@ class Counted(NamedTuple):
 
 
 def make_forecast(
-    now: datetime, within: timedelta, bucket: timedelta, most: int, rows: Iterable[Counted]
+    now: datetime, within: timedelta, bucket: timedelta, most: int, rows: Iterable[ForecastRow]
 ) -> Forecast:
     """Return the forecast from the rows of a store, whose walks end after *most* jobs each."""
     walks: dict[int, tuple[int, datetime]] = {}

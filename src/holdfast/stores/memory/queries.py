@@ -15,7 +15,7 @@ from holdfast import __version__
 from holdfast.engine.artifacts import split_result
 from holdfast.engine.job_queries import EVERY, FIRST, Page
 from holdfast.jobs.concurrency_keys import own_key
-from holdfast.jobs.forecast import Counted, Forecast, make_forecast
+from holdfast.jobs.forecast import Forecast, ForecastRow, make_forecast
 from holdfast.jobs.internal import hides_internal, is_internal
 from holdfast.jobs.job import (
     Artifact,
@@ -87,7 +87,7 @@ class Queries:
         later = [job for job in self._tables.jobs.values() if job.state is State.QUEUED and job.deferred]
         due = sorted((job for job in later if now < job.run_at < now + within), key=lambda job: job.run_at)
         rows = [
-            Counted(
+            ForecastRow(
                 0,
                 (job.run_at - now) // bucket,
                 job.lane.dependency,

@@ -10,7 +10,7 @@ import asyncpg
 
 from holdfast.engine.job_queries import Page
 from holdfast.engine.ports import Row
-from holdfast.jobs.forecast import Counted, Forecast, make_forecast
+from holdfast.jobs.forecast import Forecast, ForecastRow, make_forecast
 from holdfast.jobs.job import JobFilter, JobId, JobRow, WorkerRow
 from holdfast.jobs.moves import State
 from holdfast.jobs.queue_position import QueuePosition
@@ -98,7 +98,7 @@ class Queries(SqlQueries):
     async def forecast(self, within: timedelta, bucket: timedelta, most: int) -> Forecast:
         rows = await self._database.rows(SQL["forecast"], within, bucket, most)
         counted = (
-            Counted(0, row["place"], row["dependency"], row["retries"], row["delayed"], row["last"])
+            ForecastRow(0, row["place"], row["dependency"], row["retries"], row["delayed"], row["last"])
             for row in rows
             if row["place"] is not None
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.engine.job_queries import Page
 from holdfast.engine.ports import Row
-from holdfast.jobs.forecast import Counted, Forecast, make_forecast
+from holdfast.jobs.forecast import Forecast, ForecastRow, make_forecast
 from holdfast.jobs.job import JobFilter, JobId, JobRow, WorkerRow
 from holdfast.jobs.moves import State
 from holdfast.jobs.queue_position import QueuePosition
@@ -100,7 +100,7 @@ class Queries(SqlQueries):
         asked = {"now": micros(now), "end": micros(now + within), "bucket": span(bucket), "most": most}
         rows = self._database.read(lambda reader: reader.execute(SQL["forecast"], asked).fetchall())
         counted = (
-            Counted(walk, place, dependency, int(retries), int(delayed), moment(last))
+            ForecastRow(walk, place, dependency, int(retries), int(delayed), moment(last))
             for walk, place, dependency, retries, delayed, last in rows
         )
         return make_forecast(now, within, bucket, most, counted)
