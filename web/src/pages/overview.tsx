@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import type { DeadLetterGroupView, DependencyView, JobView, OperationView, QueueView } from "holdfast-client";
+import type { DeadLetterGroupView, DependencyView, JobView, LaneView, OperationView, QueueView } from "holdfast-client";
 import { type ReactNode, useId } from "react";
 import { client, now, reasonOf } from "../api.ts";
 import { MinuteChart, Sparkline } from "../charts.tsx";
@@ -99,7 +99,7 @@ function Engine(): ReactNode {
         </>
       )}
       <div className="columns">
-        <Breakers breakers={data.breakers} />
+        <Breakers breakers={data.breakers} lanes={data.lanes} />
         <Causes groups={data.groups} />
       </div>
       <Operations />
@@ -284,12 +284,19 @@ function PauseButton({ queue }: { queue: QueueView }): ReactNode {
   );
 }
 
-function Breakers({ breakers }: { breakers: DependencyView[] }): ReactNode {
+function Breakers({ breakers, lanes }: { breakers: DependencyView[]; lanes: LaneView[] }): ReactNode {
   const words: Record<string, string> = { closed: "closed", open: "open: calls are stopped", half_open: "half-open: tries some calls" };
+  // The API lists the dependencies that were called lately, and those whose breaker is not closed.
+  const idle = new Set(lanes.map((lane) => lane.dependency).filter((name) => name && !breakers.some((breaker) => breaker.dependency === name)));
   return (
     <section aria-labelledby="breakers">
       <h2 id="breakers">Dependencies</h2>
-      {breakers.length === 0 ? (
+      {idle.size > 0 && (
+        <p className="quiet">
+          <span className="name">{[...idle].slice(0, GROUPS).join(", ")}</span>: closed, not called lately
+        </p>
+      )}
+      {breakers.length + idle.size === 0 ? (
         <p className="quiet">
           No task names one. <code>@app.task(depends_on="gateway")</code> gives its calls a breaker.
         </p>
@@ -329,7 +336,7 @@ function Causes({ groups }: { groups: DeadLetterGroupView[] }): ReactNode {
         <ul className="cards">
           {shown.map((group) => (
             <li key={`${group.task} ${group.fingerprint}`} className="card">
-              <Link path="jobs" query={{ q: [{ field: "state", value: "failed" }, { field: "task", value: group.task }, { field: "error", value: group.code }].map(written).join(" ") }}>
+              <Link path="dead" query={{ code: group.code, cause: group.fingerprint, task: group.task }}>
                 <strong>{group.count.toLocaleString("en")}</strong> × <code>{group.code}</code> in <span className="name">{group.task}</span>
               </Link>
               <span className="cut" title={group.message}>
